@@ -33,7 +33,7 @@ def choose_offset(partition: Partition) -> str:
     return f"{reset(partition, '--to-earliest')} (or --to-latest, or --to-offset OFFSET)"
 
 
-def go_on(partition: Partition) -> str:
+def unblock(partition: Partition) -> str:
     """Return how to unblock a partition whose committed offset is out of range."""
     return f"set out.of.range to nearest, earliest or latest; or {choose_offset(partition)}"
 
@@ -43,7 +43,7 @@ def reset_group() -> str:
     return f"winnow offsets reset -c {FILE} --to-current"
 
 
-def take_along(origin: str, store: str) -> str:
+def migrate_offsets(origin: str, store: str) -> str:
     """Return how to move the offsets from one store to another, both by name."""
     return f"winnow offsets migrate -c {FILE} --from {origin} --to {store}"
 

@@ -38,7 +38,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar, TypeVar
 
-from app.cures import ANY, KafkaTools, choose_offset, go_on, reset
+from app.cures import ANY, KafkaTools, choose_offset, reset, unblock
 from app.model import Partition
 from app.secrets import without_secrets
 
@@ -196,9 +196,8 @@ class Truncated(Blocked):
 
     def __init__(self, partition: Partition, offset: int, cut: int) -> None:
         what = f"the partition was truncated to {cut}, or the group's offset was set too high"
-        super().__init__(
-            partition, f"{what}: offsets {cut} to {offset - 1} are not the ones already read", offset, go_on(partition)
-        )
+        cause = f"{what}: offsets {cut} to {offset - 1} are not the ones already read"
+        super().__init__(partition, cause, offset, unblock(partition))
         self.cut = cut
 
     def __reduce__(self) -> tuple[Any, ...]:

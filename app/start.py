@@ -38,7 +38,7 @@ from app.topics import OwnTopics
 
 if TYPE_CHECKING:
     from app.executor.fates import Fates
-    from app.kafka.replays import KafkaReplays
+    from app.kafka.dead_letter_replay import KafkaReplays
 
 
 def clients(config: Config, runtime: Runtime = REAL) -> Clients:
@@ -110,7 +110,7 @@ def check_clients(loaded: Loaded) -> None:
     Raises:
         ConfigError: it refuses some.
     """
-    from app.kafka.trial import refusals
+    from app.kafka.validation import refusals
 
     config, problems = loaded.config, []
     for section, kafka in ((("kafka",), config.kafka), (("sink", "kafka"), config.sink.kafka)):
@@ -167,6 +167,6 @@ def transaction_log(config: Config) -> KafkaTransactionLog:
 
 def dead_letter_replays(tasks: TaskConfig) -> KafkaReplays:
     """Return what a replay of dead letters reads and writes; the group of `tasks` is the replays' own."""
-    from app.kafka.replays import KafkaReplays
+    from app.kafka.dead_letter_replay import KafkaReplays
 
     return KafkaReplays(tasks)

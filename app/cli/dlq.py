@@ -14,12 +14,12 @@ from app.config import Config
 from app.errors import built
 from app.model import TaskConfig
 from app.operate.dead_letter_replay import Pace, Session, Tally, replaying
-from app.operate.dead_letters import Choice, DeadLetters, Statistics, place_of
+from app.operate.dead_letters import DeadLetterReader, Selection, Statistics, place_of
 from app.times import time_of
 
 
 def chosen(command: Callable[..., View]) -> Callable[..., View]:
-    """Add the options that select dead letters; the command receives them as one `choice`."""
+    """Add the options that select dead letters; the command receives them as one `selection`."""
 
     @click.option("--since", metavar="TIME", help="Only records at or after this time; UTC unless it has a zone.")
     @click.option("--until", metavar="TIME", help="Only records before this time.")
@@ -28,7 +28,8 @@ def chosen(command: Callable[..., View]) -> Callable[..., View]:
     def wrapper(
         settings: Config, *, since: str | None, until: str | None, reasons: tuple[str, ...], **options: object
     ) -> View:
-        return command(settings, choice=Choice(*between(("--since", since), ("--until", until)), reasons), **options)
+        selection = Selection(*between(("--since", since), ("--until", until)), reasons)
+        return command(settings, selection=selection, **options)
 
     return wrapper
 
@@ -43,9 +44,9 @@ def dlq() -> None:
 @click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="How many to list.")
 @shown
 @chosen
-def ls(settings: Config, *, choice: Choice, limit: int) -> View:
+def ls(settings: Config, *, selection: Selection, limit: int) -> View:
     """List the newest dead letters. Shows the place, reason and source record of each."""
-    letters = _dead_letters(settings).newest(choice, limit)
+    letters = _dead_letters(settings).newest(selection, limit)
     return View(
         columns=("PLACE", "TIME", "REASON", "SOURCE", "DETAIL"),
         rows=[(each.place, time_of(each.record.timestamp), each.reason, each.origin, each.detail) for each in letters],
@@ -57,9 +58,9 @@ def ls(settings: Config, *, choice: Choice, limit: int) -> View:
 @configured
 @shown
 @chosen
-def stats(settings: Config, *, choice: Choice) -> View:
+def stats(settings: Config, *, selection: Selection) -> View:
     """Count the dead letters by reason. Reads all of them: use --since if there are millions."""
-    found = Statistics.of(_dead_letters(settings).chosen(choice))
+    found = Statistics.of(_dead_letters(settings).chosen(selection))
     first, last = (None if each is None else time_of(each) for each in (found.first, found.last))
     value = {"topic": settings.dead_letters.topic, "total": found.total, "first": first, "last": last}
     return View(
@@ -78,8 +79,7 @@ def show(settings: Config, *, place: str) -> View:
     """Show one dead letter with its headers, key and value."""
     number, offset = built("PARTITION@OFFSET", lambda: place_of(place))
     topic = settings.dead_letters.topic
-    letter = _dead_letters(settings).at(number, offset)
-    if letter is None:
+    if (letter := _dead_letters(settings).at(number, offset)) is None:
         click.echo(f"there is no dead letter at {topic}-{number}@{offset}", err=True)
         raise click.exceptions.Exit(1)
     content = letter.with_content()
@@ -106,7 +106,7 @@ def show(settings: Config, *, place: str) -> View:
 def replay(
     settings: Config,
     *,
-    choice: Choice,
+    selection: Selection,
     limit: int | None,
     rate: int | None,
     into: str | None,
@@ -126,20 +126,20 @@ def replay(
     tasks = replaying(settings, kafka, into)
     reader = records(tasks.output_kafka, tasks.group)
     with closing(dead_letter_replays(tasks)) as replays, fates(tasks) as cleanse:
-        session = Session(tasks, (choice, limit, attempts), cleanse, clients=kafka, kafka=replays, reader=reader)
+        session = Session(tasks, (selection, limit, attempts), cleanse, clients=kafka, kafka=replays, reader=reader)
         with progress("reading dead letters" if dry_run else "replaying dead letters", session.length) as advance:
             if dry_run:
-                session.foresee(advance)
+                session.dry_run(advance)
             else:
                 session.carry_out(Pace(rate), advance)
     return _view(tasks, session.replay.tally, done=not dry_run)
 
 
-def _dead_letters(settings: Config) -> DeadLetters:
+def _dead_letters(settings: Config) -> DeadLetterReader:
     from app.start import clients, records
 
     reader = records(settings.output_kafka, settings.group_id)
-    return DeadLetters(settings.dead_letters.topic, clients(settings).destinations, reader)
+    return DeadLetterReader(settings.dead_letters.topic, clients(settings).destinations, reader)
 
 
 def _view(work: TaskConfig, tally: Tally, *, done: bool) -> View:

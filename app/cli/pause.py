@@ -10,8 +10,8 @@ import click
 from app.cli.options import configured, shown
 from app.cli.tables import View
 from app.config import Config
-from app.driver.round import CHECKS
-from app.model import Guarantee, Pause
+from app.driver.pause import seconds_to_follow
+from app.model import Pause
 
 
 @click.command()
@@ -27,8 +27,7 @@ def pause(settings: Config) -> View:
     from app.start import clients
 
     pauses = clients(settings).pauses
-    known = pauses.read()
-    if known is None:
+    if (known := pauses.read()) is None:
         known = Pause(round(time.time() * 1000), socket.gethostname())
         pauses.set(known)
     return _view(settings, known)
@@ -46,14 +45,7 @@ def resume(settings: Config) -> View:
 
 
 def _view(settings: Config, known: Pause | None) -> View:
-    value = known._asdict() if known else None
-    # At least once, a round does not end early.
-    ends_late = known is not None and settings.delivery_guarantee is Guarantee.AT_LEAST_ONCE
-    seconds = settings.round_interval * (CHECKS[Guarantee.AT_LEAST_ONCE] if ends_late else 1)
-    within = f"a running service follows within {seconds:g} s"
-    return View(
-        (),
-        [],
-        {"version": 1, "group": settings.group_id, "paused": value},
-        footer=f"group {settings.group_id}: {known or 'not paused'}; {within}",
-    )
+    seconds = seconds_to_follow(settings, known)
+    document = {"version": 1, "group": settings.group_id, "paused": known._asdict() if known else None}
+    footer = f"group {settings.group_id}: {known or 'not paused'}; a running service follows within {seconds:g} s"
+    return View((), [], document, footer=footer)

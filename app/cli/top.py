@@ -12,7 +12,7 @@ from app.cli.tables import View, as_json, watch
 from app.config import Config
 from app.model import Pause
 from app.operate.lag import measure, unknown
-from app.operate.top import Look, Row, rows, summed
+from app.operate.top import LagSample, Row, rows, summed
 
 COLUMNS = (
     "TOPIC",
@@ -42,11 +42,11 @@ def top(settings: Config, *, as_json: bool) -> int:
     from app.start import clients, first_records
 
     kafka, records = clients(settings), first_records(settings)
-    before: Look | None = None
+    before: LagSample | None = None
 
     def look() -> View:
         nonlocal before
-        now = Look.of(time.monotonic(), measure(settings, kafka, records, time.time()))
+        now = LagSample.of(time.monotonic(), measure(settings, kafka, records, time.time()))
         found, before = rows(before, now), now
         return _view(settings.group_id, found, kafka.pauses.read())
 

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from app.demo.lines import Recipe
-from app.demo.verify import Verdict, Verification, VerificationFailed
+from app.demo.verify import Verification, VerificationFailed, VerificationResult
 
 REPORT_SECONDS = 0.25
 
@@ -35,7 +35,7 @@ class BackgroundVerification:
         self._process = context.Process(target=_verify, args=(theirs, bootstrap, recipe, topics), daemon=True)
         self._process.start()
         theirs.close()
-        self._latest: Verdict | None = None
+        self._latest: VerificationResult | None = None
         self.done = False
 
     def __enter__(self) -> Self:
@@ -47,8 +47,8 @@ class BackgroundVerification:
         self._process.kill()
         self._process.join()
 
-    def latest(self, seconds: float = 0) -> Verdict | None:
-        """Return the newest verdict, None before the first. Raises VerificationFailed if the process died."""
+    def latest(self, seconds: float = 0) -> VerificationResult | None:
+        """Return the newest result, None before the first. Raises VerificationFailed if the process died."""
         try:
             while not self.done and self._ours.poll(seconds):
                 self._latest, seconds = self._ours.recv(), 0
@@ -61,7 +61,7 @@ class BackgroundVerification:
         return self._latest
 
     def finish(self) -> None:
-        """Let it read to the end, after the service has ended. Once `done` is true, `latest()` is the final verdict."""
+        """Let it read to the end, after the service has ended. Once `done` is true, `latest()` is the final result."""
         self._ours.send("finish")
 
 
@@ -76,6 +76,6 @@ def _verify(pipe: Connection, bootstrap: str, recipe: Recipe, topics: DemoTopics
         while verification.poll() or not told:  # after the request to finish, continue while records arrive
             told = told or (pipe.poll() and bool(pipe.recv()))
             if time.monotonic() - sent > REPORT_SECONDS:
-                pipe.send(verification.verdict())
+                pipe.send(verification.result())
                 sent = time.monotonic()
         pipe.send(verification.finish())

@@ -13,7 +13,7 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from app.demo.verify import Verdict
+from app.demo.verify import VerificationResult
 
 SPEED_SECONDS = 1.0
 LINE_SECONDS = 2.0
@@ -61,7 +61,7 @@ class Board:
         if self._live:
             self._live.stop()
 
-    def show(self, done: int, seen: Verdict | None, *, ended: bool = False) -> None:
+    def show(self, done: int, seen: VerificationResult | None, *, ended: bool = False) -> None:
         """Show what is committed and verified; `ended` means that the service has ended."""
         if not ended:  # the speed between the last look and the end is unknown
             self._speed.add(done, time.monotonic())
@@ -72,7 +72,7 @@ class Board:
         else:
             self._report(done, seen)
 
-    def _drawn(self, done: int, seen: Verdict | None, *, ended: bool) -> Table | Group:
+    def _drawn(self, done: int, seen: VerificationResult | None, *, ended: bool) -> Table | Group:
         table = Table(title=self._title, title_justify="left", title_style="")
         for name in ("cleansed", "lag", "records/s", "fastest", "verified", "out", "dead letters"):
             table.add_column(name, justify="right")
@@ -86,7 +86,7 @@ class Board:
             return Group(table, Spinner("dots", Text("the service has finished; verifying")))
         return table
 
-    def _report(self, done: int, seen: Verdict | None) -> None:
+    def _report(self, done: int, seen: VerificationResult | None) -> None:
         """Print a line unless the last one is recent or the same."""
         verified = seen.out + seen.dead if seen else 0
         complete = verified == self._records

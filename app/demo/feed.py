@@ -10,7 +10,7 @@ from itertools import cycle, islice
 import click
 from confluent_kafka import Producer
 
-from app.demo.lines import PRODUCER, Line, Recipe
+from app.demo.lines import PRODUCER, GeneratedRecord, Recipe
 
 TICK_SECONDS = 0.1
 ENDLESS = 1 << 40
@@ -66,7 +66,7 @@ def is_text(line: bytes) -> bool:
     return b"\n" not in line
 
 
-def paced(partitions: int, rate: int, seconds: float) -> Iterator[tuple[int, list[Line]]]:
+def paced(partitions: int, rate: int, seconds: float) -> Iterator[tuple[int, list[GeneratedRecord]]]:
     """Yield a partition and its lines ten times a second, the partitions in turn."""
     recipe = Recipe(partitions=partitions, count=ENDLESS)
     sources = cycle([(number, recipe.lines(number)) for number in range(partitions)])

@@ -31,7 +31,7 @@ class LoadFailed(Exception):
     """Records could not be produced to the source topic."""
 
 
-class Line(NamedTuple):
+class GeneratedRecord(NamedTuple):
     """One record of a source topic and its expected result: a cleansed value, or a reject's reason."""
 
     key: bytes
@@ -66,13 +66,13 @@ class Recipe:
         """Return the number of records in a partition."""
         return self.count // self.partitions + (partition < self.count % self.partitions)
 
-    def lines(self, partition: int) -> Iterator[Line]:
+    def lines(self, partition: int) -> Iterator[GeneratedRecord]:
         """Yield one partition's records in order. A key is the partition and the sequence number: `3:000000017`."""
         pool, size = _pool(self.seed), self.size(partition)
         for start in range(0, size, CHUNK):
             yield from islice(self._chunk(pool, partition, start), size - start)
 
-    def _chunk(self, pool: Pool, partition: int, start: int) -> Iterator[Line]:
+    def _chunk(self, pool: Pool, partition: int, start: int) -> Iterator[GeneratedRecord]:
         """Yield a chunk of records, determined only by the recipe, the partition and the start."""
         dice = np.random.default_rng([self.seed, partition, start])
         bad, enveloped = dice.random(CHUNK) < self.bad, dice.random(CHUNK) < self.enveloped
@@ -91,7 +91,7 @@ class Recipe:
             )
         prefix, timestamp = b"%d:%05d" % (partition, start // CHUNK), self.first_timestamp + start
         columns = zip(map(prefix.__add__, LAST_DIGITS), values, count(timestamp), expected, reasons, strict=False)
-        return map(partial(tuple.__new__, Line), columns)  # fast, because no Python frame runs per line
+        return map(partial(tuple.__new__, GeneratedRecord), columns)  # fast, because no Python frame runs per line
 
     def _envelop(
         self, pool: Pool, value: bytes | None, reason: str | None, *, wanted: bool, pick: int
@@ -140,7 +140,7 @@ PRODUCER: dict[str, str | int | float | bool] = {
 }
 
 
-def _by_turns(recipe: Recipe) -> Iterator[tuple[int, list[Line]]]:
+def _by_turns(recipe: Recipe) -> Iterator[tuple[int, list[GeneratedRecord]]]:
     """Yield slices of the partitions in turn, so that all of them grow together."""
     sources = {partition: recipe.lines(partition) for partition in range(recipe.partitions)}
     while sources:

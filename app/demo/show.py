@@ -20,7 +20,7 @@ from app.demo import lines
 from app.demo.background import BackgroundVerification, DemoTopics
 from app.demo.board import Board
 from app.demo.lines import Recipe
-from app.demo.verify import CONSUMER, Verdict, VerificationFailed
+from app.demo.verify import CONSUMER, VerificationFailed, VerificationResult
 from app.embedded.broker import Broker
 from app.embedded.process import ManagedProcess
 from app.errors import NotUsable
@@ -40,15 +40,15 @@ def show(records: int, *, keep: bool) -> int:
     try:
         with tempfile.TemporaryDirectory(prefix="winnow-demo-") as folder, _broker(Path(folder)) as (broker, file):
             _produce(broker, recipe)
-            verdict, ended, page = _cleanse(file, broker, recipe)
-            _tell(verdict, recipe, broker)
+            result, ended, page = _cleanse(file, broker, recipe)
+            _print_result(result, recipe, broker)
             if keep:
                 _go_on(file, broker, page)
             else:
                 console.print(f"\nto explore further, keep it running: {sys.argv[0]} demo --keep", soft_wrap=True)
     except VerificationFailed as error:
         raise NotUsable(str(error)) from error
-    return 0 if verdict.ok and ended == 0 else 1
+    return 0 if result.ok and ended == 0 else 1
 
 
 @contextmanager
@@ -90,8 +90,8 @@ def _produce(broker: Broker, recipe: Recipe) -> None:
     console.print(f"[bold]2[/] produced {recipe.count:,} raw lines to {SOURCE} ({recipe.partitions} partitions)")
 
 
-def _cleanse(file: Path, broker: Broker, recipe: Recipe) -> tuple[Verdict, int, str]:
-    """Run the service as a user would and verify its output meanwhile; return verdict, exit code and page."""
+def _cleanse(file: Path, broker: Broker, recipe: Recipe) -> tuple[VerificationResult, int, str]:
+    """Run the service as a user would and verify its output meanwhile; return result, exit code and page."""
     console.print(f"[bold]3[/] winnow run -c {file} --until-end", soft_wrap=True)
     log = file.with_name("winnow.log")
     with (
@@ -109,12 +109,12 @@ def _cleanse(file: Path, broker: Broker, recipe: Recipe) -> tuple[Verdict, int, 
         done = committed.total()
         while not verification.done:
             board.show(done, verification.latest(LOOK_SECONDS), ended=True)
-        verdict = verification.latest()
-        assert verdict is not None  # verification is done
+        result = verification.latest()
+        assert result is not None  # verification is done
     if ended:
         tail = "\n".join(log.read_text(errors="replace").splitlines()[-20:])
         console.print(f"[red]the service exited with code {ended}:[/]\n{tail}", highlight=False)
-    return verdict, ended, page
+    return result, ended, page
 
 
 def page_in(log: str) -> str:
@@ -144,13 +144,13 @@ class Committed:
         self._consumer.close()
 
 
-def _tell(verdict: Verdict, recipe: Recipe, broker: Broker) -> None:
-    """Print the verdict, some lines, and a dead letter."""
-    right = "[green]equal[/]" if verdict.ok else f"[red]WRONG: {verdict.faults}[/]"
+def _print_result(result: VerificationResult, recipe: Recipe, broker: Broker) -> None:
+    """Print the result, some lines, and a dead letter."""
+    right = "[green]equal[/]" if result.ok else f"[red]WRONG: {result.faults}[/]"
     console.print("[bold]4[/] verified by a read_committed consumer that shares no code with Winnow:")
     console.print(
-        f"  in {recipe.count:,} = out {verdict.out:,} + dead letters {verdict.dead:,}: {right}; lost {verdict.lost}, "
-        f"doubled {verdict.doubled}, out of order {verdict.out_of_order}",
+        f"  in {recipe.count:,} = out {result.out:,} + dead letters {result.dead:,}: {right}; lost {result.lost}, "
+        f"doubled {result.doubled}, out of order {result.out_of_order}",
         soft_wrap=True,
     )
     console.print("\nthree cleansed lines:")

@@ -20,7 +20,7 @@ from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # not in its __all__
 from numpy.typing import NDArray
 
-from app.demo.lines import Line, Recipe
+from app.demo.lines import GeneratedRecord, Recipe
 
 BATCH = 10_000
 DIGITS = 9
@@ -43,7 +43,7 @@ class VerificationFailed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class VerificationResult:
     """
     The result of a verification. The first four fields are counts; each of the others is a number of faults.
 
@@ -135,9 +135,9 @@ class Verification:
             self._judge(stream, found)
         return len(messages)
 
-    def finish(self, timeout: float = 60) -> Verdict:
+    def finish(self, timeout: float = 60) -> VerificationResult:
         """
-        Read both topics to their current ends, and return the verdict.
+        Read both topics to their current ends, and return the result.
 
         A partition's end is reached when Kafka reports PARTITION_EOF. Offsets still held back by an open transaction
         after the timeout count as a fault.
@@ -147,14 +147,14 @@ class Verification:
         while time.monotonic() < deadline and any(self._ends[place] < end for place, end in wanted.items()):
             self.poll()
         held_back = sum(max(0, end - max(0, self._ends[place])) for place, end in wanted.items())
-        return self.verdict(held_back)
+        return self.result(held_back)
 
-    def verdict(self, held_back: int = 0) -> Verdict:
-        """Return the current verdict. While the service runs, records that have not arrived count as lost."""
+    def result(self, held_back: int = 0) -> VerificationResult:
+        """Return the current result. While the service runs, records that have not arrived count as lost."""
         missing = self._recipe.count - self._count["out"] - self._count["dead"]
-        counts = {each.name: self._count[each.name] for each in fields(Verdict)}
+        counts = {each.name: self._count[each.name] for each in fields(VerificationResult)}
         known: dict[str, Any] = {"records_in": self._recipe.count, "lost": missing, "held_back": held_back}
-        return Verdict(**{**counts, **known, "dead_by_reason": dict(self._reasons)})
+        return VerificationResult(**{**counts, **known, "dead_by_reason": dict(self._reasons)})
 
     def _note_end(self, message: Message, error: KafkaError) -> None:
         """Record how far a partition has been read. Connection errors without a topic resolve by themselves."""
@@ -239,7 +239,7 @@ class _Book:
         self.good[list(self.reasons)] = False
         self._seen: NDArray[np.bool_] = np.zeros(self.size, np.bool_)
 
-    def _results(self, lines: Iterator[Line]) -> Iterator[int]:
+    def _results(self, lines: Iterator[GeneratedRecord]) -> Iterator[int]:
         """Note the reasons; yield the hash of each value that must come out."""
         for sequence, (_, value, _, expected, reason) in enumerate(lines):
             if reason:

@@ -8,8 +8,8 @@ from dataclasses import replace
 from app.config import Config
 from app.cures import RESUME
 from app.driver.clients import Clients
+from app.driver.diagnostics import Diagnostic, Severity
 from app.driver.discover import Discovery
-from app.driver.findings import Finding, Severity
 from app.driver.preflight import Preflight
 from app.errors import Blocked, NotUsable
 from app.model import Destination
@@ -35,9 +35,9 @@ def connected(config: Config, clients: Clients, say: Say) -> int:
 
 def _connected(config: Config, clients: Clients, say: Say) -> int:
     preflight = Preflight(config, clients)
-    findings = preflight.rights()
-    _tell(findings, say)
-    if _refused(findings):
+    diagnostics = preflight.rights()
+    _report(diagnostics, say)
+    if _refused(diagnostics):
         return NotUsable.exit_code
     if preflight.release:
         say("ok", f"the brokers support the API of Kafka {preflight.release}")
@@ -46,28 +46,27 @@ def _connected(config: Config, clients: Clients, say: Say) -> int:
     workload = Discovery(config, replace(clients, mirrors=Mirrors())).discover()
     troubles = workload.troubles()
     for partition, offset_range in sorted(workload.ranges.items()):
-        if partition in troubles:
-            continue
-        say("ok", f"{partition}: starts at {offset_range.start}, {workload.lag(partition)} offsets behind")
+        if partition not in troubles:
+            say("ok", f"{partition}: starts at {offset_range.start}, {workload.lag(partition)} offsets behind")
     if clients.placeholders is not None:
         for name, partitions in clients.placeholders.lacking(workload.ranges).items():
             say("to do", f"{name}: Winnow will create {partitions} partitions on the sink's cluster, for offsets only")
     if (pause := clients.pauses.read()) is not None:
         say("paused", f"{pause}; to resume, run {RESUME}")
-    findings = preflight.settings({each.topic for each in workload.committed})
-    _tell(findings, say)
+    diagnostics = preflight.settings({each.topic for each in workload.committed})
+    _report(diagnostics, say)
     for error in troubles.values():
         say("blocked" if isinstance(error, Blocked) else "waits", str(error))
-    return NotUsable.exit_code if _refused(findings) else 1 if troubles else 0
+    return NotUsable.exit_code if _refused(diagnostics) else 1 if troubles else 0
 
 
-def _tell(findings: Sequence[Finding], say: Say) -> None:
-    for each in findings:
+def _report(diagnostics: Sequence[Diagnostic], say: Say) -> None:
+    for each in diagnostics:
         say(each.severity.value, str(each))
 
 
-def _refused(findings: Sequence[Finding]) -> bool:
-    return any(each.severity is Severity.REFUSES for each in findings)
+def _refused(diagnostics: Sequence[Diagnostic]) -> bool:
+    return any(each.severity is Severity.REFUSES for each in diagnostics)
 
 
 def _taken(topic: Destination) -> str:

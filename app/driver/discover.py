@@ -164,8 +164,8 @@ class Discovery:
             each: PartitionOffsets(each, topics[each.topic].id, marks, committed[each])
             for each, marks in watermarks.items()
         }
-        self._newcomers.meet(committed, topics)
-        self.owners.look(committed)
+        self._newcomers.record(committed, topics)
+        self.owners.observe(committed)
         self._had_offset_in |= {
             each: OffsetMetadata.parse(at.metadata).topic_id or topics[each.topic].id
             for each, at in committed.items()

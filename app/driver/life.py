@@ -37,7 +37,7 @@ class Life:
         self._signs: tuple[float, float] | None = None
         """When the first and the last sign of life were seen; None before the first and after a long silence."""
 
-    def look(self, *, sign: bool) -> None:
+    def observe(self, *, sign: bool) -> None:
         """Record an answered look and whether it showed a sign of life."""
         first, last = self._signs or (math.inf, math.inf)
         if sign:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from app.config import Config
-from app.cures import KafkaTools, take_along
-from app.driver.starting_offsets import PartitionOffsets, StartPolicy, decide, is_witness, told
+from app.cures import KafkaTools, migrate_offsets
+from app.driver.starting_offsets import PartitionOffsets, StartPolicy, decide, is_witness, stored_block
 from app.errors import Blocked, OffsetLeftBehind
 from app.model import CommittedOffset, Partition, Topic
 from app.offsets.contract import OffsetStore
@@ -17,7 +17,7 @@ IN_KAFKA = "the group's offset exists only in Kafka, not in the store {!r}, wher
 
 class Newcomers:
     """
-    Meets each partition once, and judges by the group's offsets, which exist even for partitions without a leader.
+    Sees each partition once, and judges by the group's offsets, which exist even for partitions without a leader.
 
     Args:
         copies: the group's offsets in Kafka on the source's cluster; None if that is their main store.
@@ -27,7 +27,7 @@ class Newcomers:
         self._copies = copies
         store, beside = config.offsets.store.name, bool(config.placeholder)
         self._cause = ON_SOURCE if beside else IN_KAFKA.format(store)
-        command = take_along("source" if beside else "kafka", store)
+        command = migrate_offsets("source" if beside else "kafka", store)
         self._cure = (
             f"stop Winnow, then carry it over with {command}; or, to start afresh, "
             f"{KafkaTools.of(config.kafka).delete_group(config.group_id)}"
@@ -42,21 +42,21 @@ class Newcomers:
         """Every partition met so far."""
         return self._known or ()
 
-    def meet(self, committed: Mapping[Partition, CommittedOffset | None], topics: Mapping[str, Topic]) -> None:
+    def record(self, committed: Mapping[Partition, CommittedOffset | None], topics: Mapping[str, Topic]) -> None:
         """
         Record which partitions exist, with their committed offsets (None without one).
 
         Raises:
             Unreachable, NotUsable: the copies on the source's cluster cannot be read; nothing is decided.
         """
-        met = committed.keys() - (self._known or ())
-        self._look_for_copies([each for each in met if committed[each] is None])
+        added = committed.keys() - (self._known or ())
+        self._look_for_copies([each for each in added if committed[each] is None])
         if self._known is None:  # a partition is new if the group has worked on another one of its topic (KIP-1327)
             begun = {each.topic for each, at in committed.items() if is_witness(at, topics[each.topic].id)}
-            self._new = {each for each in met if each.topic in begun}
+            self._new = {each for each in added if each.topic in begun}
         else:
-            self._new |= met
-        self._known = {*self.known, *met}
+            self._new |= added
+        self._known = {*self.known, *added}
 
     def _look_for_copies(self, partitions: Collection[Partition]) -> None:
         """Only the copy has an offset if `sink.kafka` or `offsets.store` is new, or the main store lost it."""
@@ -80,4 +80,4 @@ class Newcomers:
             decide(at, policy, first_seen=None, had_offset_in=None, is_new=self.is_new(at.partition), cut=None)
         except Blocked as error:
             return error
-        return told(at)
+        return stored_block(at)

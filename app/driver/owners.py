@@ -48,7 +48,7 @@ class Owners:
         self._equals = Equals.REPLACED
         self._must_look_for = 0.0
 
-    def look(self, offsets: Mapping[Partition, CommittedOffset | None]) -> None:
+    def observe(self, offsets: Mapping[Partition, CommittedOffset | None]) -> None:
         """
         Record the committed offset of every partition; None without one.
 
@@ -66,9 +66,9 @@ class Owners:
         for partition, owner in moved.items():
             if owner.sink not in ("", self._me.sink):
                 raise self._foreign_sink(partition, owner)
-        self.takeover.look(moved)
+        self.takeover.observe(moved)
         known = moved.keys() & self._seen.keys() if self._looks >= LOOKS_AT_LEFTOVERS else set()
-        self._meet({owner for partition in known if self._is_equal(owner := moved[partition])})
+        self._check_rivals({owner for partition in known if self._is_equal(owner := moved[partition])})
         self._seen |= offsets
         self._looks += 1
 
@@ -113,8 +113,8 @@ class Owners:
     def _is_equal(self, owner: Owner) -> bool:
         return owner not in (NOBODY, self._me) and owner.generation == self._me.generation
 
-    def _meet(self, others: set[Owner]) -> None:
-        self._rivals.look(sign=bool(others))
+    def _check_rivals(self, others: set[Owner]) -> None:
+        self._rivals.observe(sign=bool(others))
         if not others:
             return
         self._rival = max(others)

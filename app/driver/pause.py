@@ -15,8 +15,10 @@ import time
 from collections.abc import Callable, Iterable
 from urllib.parse import quote, unquote
 
+from app.config import Config
+from app.driver.round import CHECKS
 from app.errors import NotAllowed, PartitionError
-from app.model import CommittedOffset, Partition, Pause
+from app.model import CommittedOffset, Guarantee, Partition, Pause
 from app.offsets.contract import OffsetStore
 
 GROUP = "{}.pause"
@@ -78,6 +80,12 @@ class PauseMark:
         while marks := self._marks():
             for place in marks:
                 self._store.reset(place, 0, "")
+
+
+def seconds_to_follow(config: Config, pause: Pause | None) -> float:
+    """Return how soon a running service pauses, or resumes if None. An at-least-once round does not end early."""
+    ends_late = pause is not None and config.delivery_guarantee is Guarantee.AT_LEAST_ONCE
+    return config.round_interval * (CHECKS[config.delivery_guarantee] if ends_late else 1)
 
 
 def _parse(found: CommittedOffset) -> Pause:

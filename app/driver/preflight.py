@@ -10,9 +10,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from app.config import Config
 from app.cures import KafkaTools
-from app.driver import findings
+from app.driver import diagnostics
 from app.driver.clients import Clients, InspectedCluster
-from app.driver.findings import ClockReading, Finding, Need, Severity
+from app.driver.diagnostics import ClockReading, Diagnostic, Need, Severity
 from app.driver.pause import GROUP
 from app.driver.round import CHECKS
 from app.errors import NotUsable, TopicMissing
@@ -45,7 +45,7 @@ class Preflight:
         """The brokers of the sink's cluster."""
         self._clocks = ClockReading(None, 0.0)
 
-    def rights(self) -> list[Finding]:
+    def rights(self) -> list[Diagnostic]:
         """
         Return the missing rights and topics, and the features that the brokers lack.
 
@@ -55,16 +55,16 @@ class Preflight:
         """
         return list(self._rights(self._clients.clusters)) if self._clients.clusters else []
 
-    def _rights(self, clusters: tuple[InspectedCluster, InspectedCluster]) -> Iterator[Finding]:
+    def _rights(self, clusters: tuple[InspectedCluster, InspectedCluster]) -> Iterator[Diagnostic]:
         source, sink = clusters
         self._brokers = sink.brokers()
         self._clocks = self._read_clocks(sink)
-        yield from findings.without_features(self._brokers, self._config.delivery_guarantee)
+        yield from diagnostics.without_features(self._brokers, self._config.delivery_guarantee)
         topics = list(self._sources())
         sources = source.topics(sorted(topics)) if topics else {}
         if self._two:
             by_key = {"sink.topic": self._config.sink.topic, "dead.letters.topic": self._config.dead_letters.topic}
-            yield from findings.of_clusters((source.id(), sink.id()), topics, by_key)
+            yield from diagnostics.of_clusters((source.id(), sink.id()), topics, by_key)
         # A topic found only by the pattern may belong to others; the service runs without it.
         unread = UNREAD_SOURCE if self._config.source.topics_pattern else ""
         yield from _of_topics(source, sources, (_reads(each, unread) for each in topics))
@@ -88,7 +88,7 @@ class Preflight:
             yield from _refusals(self._clients.fence.refuse_forbidden_ids)
         if self._brokers.settings is None:
             cure = sink.tools.allow(["DescribeConfigs"], "--cluster")
-            yield Finding.warns(f"Winnow lacks DescribeConfigs on the brokers, so {UNKNOWN_BROKERS}", cure)
+            yield Diagnostic.warns(f"Winnow lacks DescribeConfigs on the brokers, so {UNKNOWN_BROKERS}", cure)
 
     def _writes(self, topic: str) -> list[Need]:
         # If an outage leaves a commit unanswered, the output itself shows whether it succeeded. Without the right to
@@ -102,7 +102,7 @@ class Preflight:
             Need("topic", topic, ("DescribeConfigs",), UNKNOWN_LIMITS),
         ]
 
-    def settings(self, topics: Collection[str]) -> list[Finding]:
+    def settings(self, topics: Collection[str]) -> list[Diagnostic]:
         """Return what is wrong with the settings of brokers and source topics. Raises what `rights` raises."""
         found = list(_refusals(self._refuse_compacted))
         if self._exactly_once:
@@ -118,28 +118,27 @@ class Preflight:
 
     def _settings(
         self, clusters: tuple[InspectedCluster, InspectedCluster], topics: Collection[str]
-    ) -> Iterator[Finding]:
+    ) -> Iterator[Diagnostic]:
         source, sink = clusters
         names = self._config.sink.topic, self._config.dead_letters.topic
         sources, written = source.topics(sorted(topics)), sink.topics(names)
         lines, dead_letters = (written.get(name, TopicFacts(None)) for name in names)
         for name, facts in sources.items():
-            yield from findings.of_source(name, facts, source.tools)
-        yield from findings.of_destination("sink", names[0], lines, sink.tools)
-        yield from findings.of_destination("dead-letter topic", names[1], dead_letters, sink.tools)
+            yield from diagnostics.of_source(name, facts, source.tools)
+        yield from diagnostics.of_destination("sink", names[0], lines, sink.tools)
+        yield from diagnostics.of_destination("dead-letter topic", names[1], dead_letters, sink.tools)
         if not self._config.lineage.headers:
-            yield from findings.of_times(names[0], lines, sink.tools)
-        yield from findings.of_limits(sources, (names[0], lines), sink.tools)
-        yield from findings.of_sizes(sources, (names[1], dead_letters), sink.tools)
+            yield from diagnostics.of_times(names[0], lines, sink.tools)
+        yield from diagnostics.of_limits(sources, (names[0], lines), sink.tools)
+        yield from diagnostics.of_sizes(sources, (names[1], dead_letters), sink.tools)
         if self._in_kafka:
             starting, checks = self._config.starting_offsets, CHECKS[self._config.delivery_guarantee]
             text, interval = starting if isinstance(starting, str) else "a time", self._config.round_interval
-            yield from findings.of_expiry(sources, self._brokers, text, checks=checks, interval=interval)
-        yield from findings.of_clocks(self._clocks, self._read_clocks(sink))
+            yield from diagnostics.of_expiry(sources, self._brokers, text, checks=checks, interval=interval)
+        yield from diagnostics.of_clocks(self._clocks, self._read_clocks(sink))
 
     def _read_clocks(self, cluster: InspectedCluster) -> ClockReading:
-        newest = cluster.newest_commit()
-        return ClockReading(newest, self._clock())
+        return ClockReading(cluster.newest_commit(), self._clock())
 
     def _sources(self) -> Iterable[str]:
         source = self._config.source
@@ -150,10 +149,10 @@ class Preflight:
     @property
     def release(self) -> str:
         """The newest Kafka release whose API the brokers support; empty if unknown, or before `rights`."""
-        return findings.release(self._brokers)
+        return diagnostics.release(self._brokers)
 
 
-def refuse(found: Iterable[Finding]) -> list[str]:
+def refuse(found: Iterable[Diagnostic]) -> list[str]:
     """
     Return the warnings.
 
@@ -171,31 +170,33 @@ def refuse(found: Iterable[Finding]) -> list[str]:
     return list(map(str, found))
 
 
-def _refusals(check: Callable[[], object]) -> Iterator[Finding]:
+def _refusals(check: Callable[[], object]) -> Iterator[Diagnostic]:
     try:
         check()
     except NotUsable as error:
-        yield Finding.refuses(error)
+        yield Diagnostic.refuses(error)
 
 
 def _reads(topic: str, without: str = "") -> Need:
     return Need("topic", topic, ("Describe", "Read"), without)
 
 
-def _of_topics(cluster: InspectedCluster, found: Mapping[str, TopicFacts], needs: Iterable[Need]) -> Iterator[Finding]:
+def _of_topics(
+    cluster: InspectedCluster, found: Mapping[str, TopicFacts], needs: Iterable[Need]
+) -> Iterator[Diagnostic]:
     """Yield the missing rights on topics that exist."""
     for need in needs:
         if need.name in found:
-            yield from findings.lacking(need, found[need.name].rights, cluster.tools)
+            yield from diagnostics.lacking(need, found[need.name].rights, cluster.tools)
 
 
 def _missing(
     cluster: InspectedCluster, names: Iterable[str], found: Mapping[str, TopicFacts], partitions: int
-) -> Iterator[Finding]:
+) -> Iterator[Diagnostic]:
     for name in names:
         if name not in found:
-            yield Finding.refuses(TopicMissing.named(name, cluster.tools, partitions))
+            yield Diagnostic.refuses(TopicMissing.named(name, cluster.tools, partitions))
 
 
-def _of_group(cluster: InspectedCluster, need: Need) -> Iterator[Finding]:
-    yield from findings.lacking(need, cluster.group_rights(need.name), cluster.tools)
+def _of_group(cluster: InspectedCluster, need: Need) -> Iterator[Diagnostic]:
+    yield from diagnostics.lacking(need, cluster.group_rights(need.name), cluster.tools)

@@ -126,13 +126,13 @@ class Service:
         return self._stop.result(self._runtime.background(call), self._tracker.beat)
 
     def _discover(self) -> tuple[TaskConfig, Workload]:
-        config, workload = self._as_soon_as_kafka_answers(self._look)
+        config, workload = self._as_soon_as_kafka_answers(self._discover_once)
         self._tracker.discovered(workload)
         self._tracker.taken_over(self._discovery.takeover.taken)
         self._beside_others = bool(self._tracker.taken) or self._takes_over(workload.ranges)
         return config, workload
 
-    def _look(self) -> tuple[TaskConfig, Workload]:
+    def _discover_once(self) -> tuple[TaskConfig, Workload]:
         stable = not (self._beside_others or self._discovery.owners.stands_by)
         config, workload = self.task_config(), self._discovery.discover(stable=stable)
         if self._clients.placeholders is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from app.config import Config
-from app.cures import RESTART, choose_offset, go_on
+from app.cures import RESTART, choose_offset, unblock
 from app.errors import (
     Blocked,
     CorruptOffset,
@@ -107,7 +107,7 @@ def decide(
     return _range(at, at.committed.offset)
 
 
-def told(at: PartitionOffsets) -> Blocked | None:
+def stored_block(at: PartitionOffsets) -> Blocked | None:
     """Return why a task blocked the partition, as stored in the offset's metadata; valid until the offset moves."""
     reason = OffsetMetadata.parse(at.committed.metadata if at.committed else "").blocked
     return Blocked(at.partition, reason, at.next_offset(0)) if reason else None
@@ -171,7 +171,7 @@ def _lost(at: PartitionOffsets, offset: int, cut: int | None) -> Blocked:
     if cut is None:
         first, count = at.watermarks.log_start, at.watermarks.log_start - offset
         lost = f"offsets {offset} to {first - 1} (at most {count}) were deleted before they were read"
-        return OutOfRange(at.partition, lost, offset, go_on(at.partition))
+        return OutOfRange(at.partition, lost, offset, unblock(at.partition))
     return Truncated(at.partition, offset, cut)
 
 

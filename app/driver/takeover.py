@@ -31,13 +31,13 @@ class Takeover:
         self._others: dict[Partition, Owner] = {}
         self._later = Life(sight, gone_seconds)
 
-    def look(self, moved: Mapping[Partition, Owner]) -> None:
+    def observe(self, moved: Mapping[Partition, Owner]) -> None:
         """Record the owners of the offsets that moved since the last look."""
         for partition, owner in moved.items():
             self._others.pop(partition, None)
             if owner.generation != self._me.generation and owner != NOBODY:
                 self._others[partition] = owner
-        self._later.look(sign=any(self._is_later(owner) for owner in moved.values()))
+        self._later.observe(sign=any(self._is_later(owner) for owner in moved.values()))
 
     def _is_later(self, owner: Owner) -> bool:
         return owner.generation > self._me.generation

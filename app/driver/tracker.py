@@ -28,7 +28,7 @@ from app.status.snapshot import (
     RoundStatus,
     Snapshot,
 )
-from app.status.window import Look, Moment, with_look, with_moment
+from app.status.window import Moment, Point, with_moment, with_point
 
 # How many ended rounds are shown.
 ENDED_ROUNDS = 20
@@ -308,7 +308,7 @@ class StatusTracker:
             waiting=before.waiting if before.lag and before.next_offset <= next_offset else None,
             rate_limit=self._rate_limit(at),
             moved=before.moved_at(committed, self._now()),
-            looks=with_look(before.looks, Look(self._now(), end, end - lag, counts.records)),
+            points=with_point(before.points, Point(self._now(), end, end - lag, counts.records)),
             counts=counts,
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from app.driver.starting_offsets import PartitionOffsets, told
+from app.driver.starting_offsets import PartitionOffsets, stored_block
 from app.errors import Blocked, Leaderless, PartitionError, Undeliverable
 from app.model import CommittedOffset, OffsetRange, Owner, Partition
 from app.offsets.mirrors import MirrorStatus
@@ -66,7 +66,7 @@ class Workload(SourceOffsets):
 
     def troubles(self) -> dict[Partition, PartitionError]:
         """Return why partitions cannot be processed now, including what tasks of a running service have reported."""
-        found = {partition: error for partition, at in self.offsets.items() if (error := told(at)) is not None}
+        found = {partition: error for partition, at in self.offsets.items() if (error := stored_block(at)) is not None}
         return {**self.undeliverable, **found, **self.blocked}
 
     def ends(self, before: Mapping[Partition, int | None] | None = None) -> dict[Partition, int | None]:

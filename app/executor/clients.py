@@ -87,7 +87,7 @@ class LaneWriter(Protocol):
 C = TypeVar("C", bound=SourceConsumer)
 
 
-class Clients(Protocol[C]):
+class ClientFactory(Protocol[C]):
     """Makes the clients of one task, in the process that runs it."""
 
     def consumer(self) -> C:

@@ -38,7 +38,7 @@ class Claim:
         with saving(self._partition, offset):
             stored = self._store.load([self._partition], stable=True).get(self._partition)
         if stored is not None and not stored.corrupt and stored != self._known:
-            self._meet(stored, offset)
+            self._check_owner(stored, offset)
         refuse_to_go_back(self._partition, stored, offset)
         # Kafka cannot compare and store in one request; its `save` would only load the offset once more.
         save = self._store.reset if self._store.transactional else self._store.save
@@ -50,7 +50,7 @@ class Claim:
         self._store.reset(self._partition, offset, metadata)
         self._known = CommittedOffset(offset, metadata)
 
-    def _meet(self, stored: CommittedOffset, offset: int) -> None:
+    def _check_owner(self, stored: CommittedOffset, offset: int) -> None:
         """Yield to a later run, and continue where an earlier one stopped."""
         yield_to_later(self._partition, stored, self._me)
         other = owner_of(stored)

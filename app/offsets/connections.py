@@ -14,7 +14,6 @@ class Closable(Protocol):
 
     def close(self) -> object:
         """Close the connection."""
-        ...
 
 
 C = TypeVar("C", bound=Closable)

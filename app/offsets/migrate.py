@@ -90,7 +90,7 @@ def carry_out(
     return refused
 
 
-def tell_others(
+def report_left(
     all_moves: Sequence[Move], partitions: Iterable[Partition], store: str, say: Callable[[str], object]
 ) -> None:
     """Report the partitions without an offset in the store, which do not move."""
@@ -98,7 +98,7 @@ def tell_others(
         say(f"left     {partition}: no offset in {store}")
 
 
-def foretell(all_moves: Sequence[Move], *, force: bool, say: Callable[[str], object]) -> int:
+def dry_run(all_moves: Sequence[Move], *, force: bool, say: Callable[[str], object]) -> int:
     """Report what `carry_out` would do; return how many moves would be refused."""
     for move in all_moves:
         if move.is_done:

@@ -139,14 +139,14 @@ class Mirror:
         self._trouble = str(error), self._wall_clock() if first else self._trouble[1]
         if first or now - self._said_at >= REMIND_SECONDS:
             self._said_at = now
-            MIRROR_FAILING.log(**self._told(now), waiting=len(self._waiting), error=str(error))
+            MIRROR_FAILING.log(**self._log_fields(now), waiting=len(self._waiting), error=str(error))
 
     def _succeeded(self) -> None:
         if self._failing_since is not None:
-            MIRROR_CAUGHT_UP.log(**self._told(self._clock()))
+            MIRROR_CAUGHT_UP.log(**self._log_fields(self._clock()))
             self._failing_since, self._failed_before, self._trouble = None, self.failures, ("", 0.0)
 
-    def _told(self, now: float) -> dict[str, object]:
+    def _log_fields(self, now: float) -> dict[str, object]:
         seconds = 0.0 if self._failing_since is None else round(now - self._failing_since, 1)
         return {"mirror": self._name, "failures": self.failures - self._failed_before, "seconds": seconds}
 

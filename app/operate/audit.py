@@ -16,7 +16,7 @@ from app.model import NOBODY, Partition, TaskConfig
 from app.operate.judging import Judge, Log, Verdict
 from app.operate.lag import offsets_of
 from app.operate.matching import Matching
-from app.operate.ranges import Asked, Layout, LeftOut, Range, distinct, packed, ranges, sampled, together
+from app.operate.ranges import Asked, LeftOut, Range, Routing, distinct, packed, ranges, sampled, together
 from app.operate.reading import Cleanse, Reader, Span, read
 from app.records import Fate, Record
 
@@ -41,7 +41,7 @@ class Readers(NamedTuple):
     destinations: Topics
 
 
-class Part(NamedTuple):
+class Bounds(NamedTuple):
     """
     What to read of sink or dead-letter partitions.
 
@@ -71,7 +71,7 @@ class Auditor:
         self,
         cleanse: Cleanse,
         readers: Readers,
-        layout: Layout,
+        routing: Routing,
         ends: Mapping[Partition, End],
         times: tuple[int, float] | None,
         *,
@@ -79,7 +79,7 @@ class Auditor:
     ) -> None:
         self._cleanse = cleanse
         self._readers = readers
-        self._layout = layout
+        self._routing = routing
         self._ends = ends
         self._times = times
         self._advance = advance
@@ -92,7 +92,7 @@ class Auditor:
             Unreachable, NotUsable: Kafka does not answer, or rejects the request.
             WinnowError: more is wrong than fits in memory.
         """
-        matching = Matching(judged, self._layout, self._times, sources)
+        matching = Matching(judged, self._routing, self._times, sources)
         for records in self._source_records({each: found.known for each, found in judged.items()}):
             matching.expect(self._cleanse.of(records))
             self._advance(sum(each.offset in judged[each.partition] for each in records))
@@ -114,14 +114,14 @@ class Auditor:
     def _match(self, matching: Matching, sources: Collection[Partition]) -> dict[Partition, Log]:
         """Read the output that may belong to the range; return the state of its partitions."""
         letters, lines = (
-            self._part(distinct(list(map(of, sources))), matching) for of in (self._layout.letters, self._layout.lines)
+            self._bounds(distinct(map(of, sources)), matching) for of in (self._routing.letters, self._routing.lines)
         )
         self._take(letters.middles, letters.ends, matching.letter)
         # A dead letter may be older than its source record, and so may any record if the broker sets the timestamp.
         if early := matching.lacks_letters:
             self._take(letters.begins, letters.middles, matching.letter)
         self._take(lines.middles, lines.ends, matching.line)
-        if matching.lacks_lines and self._layout.sink.append_time:
+        if matching.lacks_lines and self._routing.sink.append_time:
             self._take(lines.begins, lines.middles, matching.line)
         if matching.lacks_lines and not early:
             self._take(letters.begins, letters.middles, matching.letter)
@@ -129,14 +129,14 @@ class Auditor:
         marks = self._readers.destinations.watermarks(older)
         return {each: Log(marks[each].log_start, self._ends[each].stable, older[each]) for each in marks}
 
-    def _part(self, partitions: Collection[Partition], matching: Matching) -> Part:
+    def _bounds(self, partitions: Collection[Partition], matching: Matching) -> Bounds:
         destinations = self._readers.destinations
         ends = {each: self._ends[each].offset for each in partitions if each in self._ends}
         begins = {each: min(marks.log_start, ends[each]) for each, marks in destinations.watermarks(ends).items()}
         # A range without records has no known time, and no lines.
         found = {} if matching.oldest is None else destinations.offsets_at(begins, matching.oldest)
         middles = {each: ends[each] if at is None else min(at, ends[each]) for each, at in found.items()}
-        return Part(begins, middles, ends)
+        return Bounds(begins, middles, ends)
 
     def _take(
         self, starts: Mapping[Partition, int], ends: Mapping[Partition, int], take: Callable[[Record], object]
@@ -152,12 +152,12 @@ class Auditor:
             for fate in self._fates(list(filter(judge.wants, records))):
                 judge.examine(fate)
         if judge.lines_wanted:
-            lines = self._part(distinct(list(map(self._layout.lines, sources))), matching)
+            lines = self._bounds(distinct(map(self._routing.lines, sources)), matching)
             self._take(lines.middles, lines.ends, judge.look_at)
 
     def _explain(self, judge: Judge, judged: Mapping[Partition, Range], sources: Collection[Partition]) -> None:
         """Look for records outside the range that explain surplus lines."""
-        times = None if self._layout.sink.append_time else judge.times  # append times are not the records' times
+        times = None if self._routing.sink.append_time else judge.times  # append times are not the records' times
         since = min(times) if times else 0
         begins = self._readers.sources.offsets_at(sources, since)
         first = self._readers.sources.offsets_at(sources, 0)
@@ -177,16 +177,16 @@ class Auditor:
         return self._cleanse.of(records) if records else []
 
 
-def refuse_lost_times(layout: Layout) -> None:
+def refuse_lost_times(routing: Routing) -> None:
     """
     Check that lines can be matched with their records.
 
     Raises:
         NotUsable: lines have neither their record's timestamp nor a header that names it.
     """
-    if layout.sink.append_time and not layout.lineage:
+    if routing.sink.append_time and not routing.lineage:
         cause = (
-            f"the sink {layout.sink.topic!r} has message.timestamp.type LogAppendTime, so its lines lack their "
+            f"the sink {routing.sink.topic!r} has message.timestamp.type LogAppendTime, so its lines lack their "
             "records' timestamps, by which an audit matches them"
         )
         cure = "set lineage.headers to true, and audit lines written from then on"
@@ -229,7 +229,7 @@ class Scope(NamedTuple):
     """
 
     tasks: TaskConfig
-    layout: Layout
+    routing: Routing
     sources: Sequence[Partition]
     judged: Mapping[Partition, Range]
     left_out: Sequence[LeftOut]
@@ -249,8 +249,8 @@ class Scope(NamedTuple):
         """
         tasks, found = task_config(settings, kafka.destinations, NOBODY), offsets_of(settings, kafka)
         topics = [kafka.topics.destination(name) for name in sorted({each.partition.topic for each in found})]
-        layout = Layout.of(tasks, topics)
-        refuse_lost_times(layout)
+        routing = Routing.of(tasks, topics)
+        refuse_lost_times(routing)
         led = [each.partition for each in found if each.watermarks is not None]
         outputs = (tasks.sink, tasks.dead_letters)
         written = [Partition(each.topic, number) for each in outputs for number in range(each.partitions)]
@@ -269,7 +269,7 @@ class Scope(NamedTuple):
         judged = judged if sample is None else sampled(judged, sample)
         sink, dead_letters = (replace(each, before=None, after=None) for each in outputs)
         timeless = replace(tasks, sink=sink, dead_letters=dead_letters)
-        return cls(timeless, layout, [each.partition for each in found], judged, left_out, stable, times)
+        return cls(timeless, routing, [each.partition for each in found], judged, left_out, stable, times)
 
     @property
     def length(self) -> int:
@@ -283,7 +283,7 @@ class Scope(NamedTuple):
         Raises:
             ConfigError: more records must be compared together than fit into memory.
         """
-        auditor = Auditor(cleanse, readers, self.layout, self.ends, self.times, advance=advance)
+        auditor = Auditor(cleanse, readers, self.routing, self.ends, self.times, advance=advance)
         return [
             auditor.compare(sources, {each: self.judged[each] for each in sources if each in self.judged})
             for sources in self._packs()
@@ -291,7 +291,7 @@ class Scope(NamedTuple):
 
     def _packs(self) -> list[list[Partition]]:
         sizes = {each: found.read for each, found in self.judged.items()}
-        groups = [each for each in together(self.layout, self.sources) if self.judged.keys() & each]
+        groups = [each for each in together(self.routing, self.sources) if self.judged.keys() & each]
         for group in groups:
             if (size := sum(sizes.get(each, 0) for each in group)) > MOST:
                 msg = f"{size} records share sink partitions and must be compared together, but at most {MOST} can be: "

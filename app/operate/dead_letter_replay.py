@@ -21,8 +21,8 @@ from app.driver.task_config import task_config
 from app.errors import NotUsable, Refused
 from app.headers import REPLAYS, SOURCE, TOPIC_ID
 from app.model import NOBODY, CommittedOffset, Partition, TaskConfig
-from app.operate.dead_letters import Choice, DeadLetters, Letter
-from app.operate.ledger import Ledger, Remainder, Waiting
+from app.operate.dead_letters import DeadLetterReader, Letter, Selection
+from app.operate.ledger import Remainder, ReplayLedger, Waiting
 from app.operate.reading import Cleanse, Reader, Span, read
 from app.operate.replay import refuse_own_topics
 from app.records import Fate, OutgoingRecord, Record
@@ -79,8 +79,8 @@ class Tally:
         }
 
 
-class Writer(Protocol):
-    """Writes for one partition of the dead letters, exactly once; see `app.kafka.replays`."""
+class PartitionWriter(Protocol):
+    """Writes for one partition of the dead letters, exactly once; see `app.kafka.dead_letter_replay`."""
 
     def commit(self, records: Sequence[tuple[Partition, OutgoingRecord]], position: int, metadata: str) -> None:
         """
@@ -90,29 +90,24 @@ class Writer(Protocol):
             Refused: Kafka rejects a record; nothing is written, and the writer stays usable.
             Fenced, Transient: nothing more can be written.
         """
-        ...
 
 
 class Replays(Protocol):
-    """What a replay needs of Kafka; see `app.kafka.replays`."""
+    """What a replay needs of Kafka; see `app.kafka.dead_letter_replay`."""
 
     def positions(self, partitions: Collection[Partition]) -> Mapping[Partition, CommittedOffset]:
         """Return where earlier replays stopped, without disturbing any."""
-        ...
 
     def make_room(self, topic: str, partitions: int, settings: Mapping[str, str]) -> list[Partition]:
         """Create a topic if it is missing; return its partitions."""
-        ...
 
     def entries(self, place: Partition) -> Iterable[Record]:
         """Yield all committed records of a partition; none if it does not exist."""
-        ...
 
     def open(
         self, partitions: Collection[Partition], others: Collection[Partition]
-    ) -> AbstractContextManager[Sequence[tuple[Partition, Writer, CommittedOffset | None]]]:
+    ) -> AbstractContextManager[Sequence[tuple[Partition, PartitionWriter, CommittedOffset | None]]]:
         """Return an open writer and its position for each dead-letter partition; it may write to `others`, too."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,16 +121,16 @@ class Plan:
         parking: the parking topic and its number of partitions.
     """
 
-    choice: Choice
+    selection: Selection
     limit: int | None
     attempts: int
     parking: tuple[str, int]
 
 
-class Replay:
+class DeadLetterReplay:
     """Replays dead letters, one partition after the other."""
 
-    def __init__(self, plan: Plan, ledger: Ledger, cleanse: Cleanse) -> None:
+    def __init__(self, plan: Plan, ledger: ReplayLedger, cleanse: Cleanse) -> None:
         self._plan = plan
         self.ledger = ledger
         self._cleanse = cleanse
@@ -150,13 +145,15 @@ class Replay:
         """Whether the limit is reached."""
         return self._is_enough(0)
 
-    def foresee(self, records: Iterable[Record]) -> None:
+    def dry_run(self, records: Iterable[Record]) -> None:
         """Count the outcomes of dead letters, and write nothing."""
         for waiting, fate in self._fates(records):
             self.ledger.cleansed(waiting)  # a second one of the same record would not be replayed either
             self._count(waiting, fate)
 
-    def run(self, span: Remainder, batches: Iterable[Sequence[Record]], writer: Writer) -> Iterator[tuple[int, int]]:
+    def run(
+        self, span: Remainder, batches: Iterable[Sequence[Record]], writer: PartitionWriter
+    ) -> Iterator[tuple[int, int]]:
         """
         Replay a partition; yield the numbers replayed and read after each batch.
 
@@ -193,7 +190,7 @@ class Replay:
                 waiting.is_of(each.letter.topic_id) for each in sources[waiting.source]
             ):
                 self.tally.handled += 1
-            elif not self._plan.choice.takes(letter) or self._is_enough(len(taken)):
+            elif not self._plan.selection.takes(letter) or self._is_enough(len(taken)):
                 self.tally.not_chosen += 1
                 self._left_at = record.offset if self._left_at is None else self._left_at
             else:
@@ -204,7 +201,7 @@ class Replay:
     def _is_enough(self, more: int) -> bool:
         return self._plan.limit is not None and self.tally.replayed + more >= self._plan.limit
 
-    def _commit(self, fates: Sequence[tuple[Waiting, Fate]], position: int, writer: Writer) -> None:
+    def _commit(self, fates: Sequence[tuple[Waiting, Fate]], position: int, writer: PartitionWriter) -> None:
         """Commit; if Kafka rejects a record, bisect until that record is found."""
         records = [each for waiting, fate in fates for each in self._written(waiting, fate)]
         try:
@@ -285,7 +282,7 @@ class Session:
     def __init__(
         self,
         tasks: TaskConfig,
-        plan: tuple[Choice, int | None, int],
+        plan: tuple[Selection, int | None, int],
         cleanse: Cleanse,
         *,
         clients: Clients,
@@ -293,23 +290,23 @@ class Session:
         reader: Reader,
     ) -> None:
         topic = tasks.dead_letters
-        choice, limit, attempts = plan
+        selection, limit, attempts = plan
         parking = PARKING.format(topic.topic), topic.partitions
-        ledger = Ledger(LEDGER.format(topic.topic), tasks.sink.topic)
-        self.replay = Replay(Plan(choice, limit, attempts, parking), ledger, cleanse)
+        ledger = ReplayLedger(LEDGER.format(topic.topic), tasks.sink.topic)
+        self.replay = DeadLetterReplay(Plan(selection, limit, attempts, parking), ledger, cleanse)
         self._tasks = tasks
         self._kafka = kafka
         self._reader = reader
-        letters = DeadLetters(topic.topic, clients.destinations, reader)
+        letters = DeadLetterReader(topic.topic, clients.destinations, reader)
         self._watermarks = letters.watermarks()
-        self._wanted = letters.spans(self._watermarks, choice)
+        self._wanted = letters.spans(self._watermarks, selection)
 
     @property
     def length(self) -> int:
         """How many offsets there are to read at most."""
         return sum(each.length for each in self._wanted.values())
 
-    def foresee(self, advance: Callable[[int], object]) -> None:
+    def dry_run(self, advance: Callable[[int], object]) -> None:
         """Count the outcomes, and write nothing; call `advance` with the number of offsets done."""
         positions = self._kafka.positions(self._watermarks)
         self._read_ledger()
@@ -317,7 +314,7 @@ class Session:
             span = self._span(partition, positions.get(partition))
             advance(span.begin - self._wanted[partition].begin)
             for records in self._batches(span):
-                self.replay.foresee(records)
+                self.replay.dry_run(records)
                 advance(len(records))
                 if self.replay.enough:
                     return

@@ -83,7 +83,7 @@ class Letter:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class Selection:
     """A selection of dead letters: between two times in milliseconds since the epoch, and for some reasons or any."""
 
     since: int | None = None
@@ -93,7 +93,7 @@ class Choice:
     @property
     def takes_all(self) -> bool:
         """Whether everything is selected."""
-        return self == Choice()
+        return self == Selection()
 
     def of(self, records: Iterable[Record]) -> Iterator[Letter]:
         """Return the selected dead letters."""
@@ -131,7 +131,7 @@ def newest(letters: Iterable[Letter], limit: int) -> list[Letter]:
     return heapq.nlargest(limit, letters, key=age)[::-1]
 
 
-class DeadLetters:
+class DeadLetterReader:
     """
     The dead letters in a topic.
 
@@ -143,21 +143,21 @@ class DeadLetters:
         self._topics = topics
         self._reader = reader
 
-    def spans(self, marks: Mapping[Partition, Watermarks], choice: Choice) -> dict[Partition, Span]:
+    def spans(self, marks: Mapping[Partition, Watermarks], selection: Selection) -> dict[Partition, Span]:
         """Return what to read of each partition so that no selected dead letter is missed."""
         begins: dict[Partition, int | None] = {each: of.log_start for each, of in marks.items()}
-        if choice.since is not None:
-            begins |= self._topics.offsets_at(marks, choice.since)
+        if selection.since is not None:
+            begins |= self._topics.offsets_at(marks, selection.since)
         return {each: span_between(of, begins[each], None) for each, of in marks.items()}
 
-    def chosen(self, choice: Choice) -> Iterator[Letter]:
+    def chosen(self, selection: Selection) -> Iterator[Letter]:
         """Yield the selected dead letters."""
-        return choice.of(self._between(self.spans(self.watermarks(), choice)))
+        return selection.of(self._between(self.spans(self.watermarks(), selection)))
 
-    def newest(self, choice: Choice, limit: int) -> list[Letter]:
+    def newest(self, selection: Selection, limit: int) -> list[Letter]:
         """Return the newest of the selected dead letters, oldest first."""
-        if not choice.takes_all:
-            return newest(self.chosen(choice), limit)
+        if not selection.takes_all:
+            return newest(self.chosen(selection), limit)
         marks = self.watermarks()
 
         def read_from(starts: Mapping[Partition, int]) -> Iterator[Letter]:

@@ -19,7 +19,7 @@ SHOWN = 200
 """How many characters of a line are shown."""
 
 
-class Kind(StrEnum):
+class Defect(StrEnum):
     """What can be wrong."""
 
     LOST = "lost"
@@ -41,7 +41,7 @@ class Finding:
         detail: what was expected, and what was found.
     """
 
-    kind: Kind
+    kind: Defect
     origin: Origin | None
     found_at: str
     detail: str
@@ -67,7 +67,7 @@ def in_order(findings: Iterable[Finding]) -> list[Finding]:
 def counted(findings: Iterable[Finding]) -> dict[str, int]:
     """Count the findings of each kind."""
     counts = Counter(each.kind for each in findings)
-    return {kind.value.replace(" ", "_"): counts[kind] for kind in Kind}
+    return {kind.value.replace(" ", "_"): counts[kind] for kind in Defect}
 
 
 def str_of(record: Record) -> str:
@@ -83,16 +83,16 @@ def shown(value: bytes | None) -> str:
 
 def again(origin: Origin, record: Record) -> Finding:
     """Return the finding of a second line of the same record."""
-    return Finding(Kind.DOUBLED, origin, str_of(record), f"{shown(record.value)} appears again")
+    return Finding(Defect.DOUBLED, origin, str_of(record), f"{shown(record.value)} appears again")
 
 
 def missing(fate: Fate, instead: Record | None) -> Finding:
     """Return the finding of a record without output, or with another line in its place."""
-    origin = Origin(fate.record.partition, fate.record.offset)
     if instead is not None:
         return other_line(fate, instead)
-    detail = f"the line {shown(fate.written.value)} is not in the sink"
-    return Finding(Kind.LOST, origin, "", f"no dead letter, expected one for {fate.reason}" if fate.reason else detail)
+    origin, line = Origin(fate.record.partition, fate.record.offset), shown(fate.written.value)
+    detail = f"no dead letter, expected one for {fate.reason}" if fate.reason else f"the line {line} is not in the sink"
+    return Finding(Defect.LOST, origin, "", detail)
 
 
 def other_line(fate: Fate, line: Record) -> Finding:
@@ -105,7 +105,7 @@ def other_line(fate: Fate, line: Record) -> Finding:
     else:
         expected = f"key {shown(written.key)} and timestamp {written.timestamp} in {fate.to}"
         detail = f"expected {expected}, found key {shown(line.key)} and timestamp {line.timestamp} in {line.partition}"
-    return Finding(Kind.CHANGED, origin, str_of(line), detail)
+    return Finding(Defect.CHANGED, origin, str_of(line), detail)
 
 
 def other_letter(fate: Fate, letter: Letter) -> Iterator[Finding]:
@@ -113,7 +113,7 @@ def other_letter(fate: Fate, letter: Letter) -> Iterator[Finding]:
     written, origin = fate.written, Origin(fate.record.partition, fate.record.offset)
     if letter.reason != fate.reason and letter.reason not in BY_THE_TOPICS:
         detail = f"rejected then for {letter.reason}, now {f'for {fate.reason}' if fate.reason else 'accepted'}"
-        yield Finding(Kind.CHANGED, origin, str_of(letter.record), detail)
+        yield Finding(Defect.CHANGED, origin, str_of(letter.record), detail)
     elif fate.reason and (letter.record.key, letter.record.value) != (written.key, written.value):
         detail = f"expected {shown(written.value)}, found {shown(letter.record.value)}"
-        yield Finding(Kind.CHANGED, origin, str_of(letter.record), detail)
+        yield Finding(Defect.CHANGED, origin, str_of(letter.record), detail)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from app.model import Partition
 from app.operate.expected import JUDGED, LETTER, LINE, MISSING, REJECT, REPLAYED, Origin
-from app.operate.findings import Finding, Kind, again, in_order, missing, other_letter, other_line, shown, str_of
+from app.operate.findings import Defect, Finding, again, in_order, missing, other_letter, other_line, shown, str_of
 from app.operate.matching import ELSEWHERE, Matching
 from app.operate.ranges import Why
 from app.operate.reading import Span
@@ -72,7 +72,7 @@ class Judge:
         sources: Collection[Partition],
     ) -> None:
         self._matching = matching
-        self._layout = matching.layout
+        self._routing = matching.routing
         self._logs = logs
         self._starts = starts
         self._sources = sources
@@ -108,8 +108,8 @@ class Judge:
     def _why_gone(self, row: int) -> Why | None:
         """Return why it is unknown whether a record is lost; None if it is known."""
         source, offset = self._matching.expected.origin(row)
-        letters = self._layout.letters(source)
-        own = letters if self._matching.expected.marks[row] & REJECT else self._layout.lines(source)
+        letters = self._routing.letters(source)
+        own = letters if self._matching.expected.marks[row] & REJECT else self._routing.lines(source)
         for place in dict.fromkeys([*own, *letters]):  # a topic's limits may have turned a line into a dead letter
             log = self._logs.get(place)
             if log is None:
@@ -160,8 +160,8 @@ class Judge:
     def _later_ones(self, fate: Fate) -> list[Origin]:
         """Return later records with the same key, for which compaction may have deleted the missing one."""
         source, offset = fate.record.partition, fate.record.offset
-        topic = self._layout.dead_letters if fate.reason else self._layout.sink
-        places = self._layout.letters(source) if fate.reason else self._layout.lines(source)
+        topic = self._routing.dead_letters if fate.reason else self._routing.sink
+        places = self._routing.letters(source) if fate.reason else self._routing.lines(source)
         if not topic.compacted or fate.written.key is None:
             return []
         found = [self._matching.latest.get((place, hash(fate.written.key))) for place in places]
@@ -197,8 +197,8 @@ class Judge:
         """Return the findings and counts."""
         of_suspects = list(self._of_suspects())
         changed = {each.found_at for each in of_suspects}
-        strangers = [each for each in self._of_strangers() if each.found_at not in changed]
-        found = in_order([*self._matching.findings, *of_suspects, *strangers, *self._of_nobody()])
+        strangers = [each for each in self._of_surplus() if each.found_at not in changed]
+        found = in_order([*self._matching.findings, *of_suspects, *strangers, *self._of_orphans()])
         judged = self._matching.judged - self._left_out
         return Verdict(judged, self._matching.known_by_text, found, self._not_judged)
 
@@ -222,7 +222,7 @@ class Judge:
         else:
             yield missing(fate, lines.pop(0) if lines else None)
 
-    def _of_strangers(self) -> Iterator[Finding]:
+    def _of_surplus(self) -> Iterator[Finding]:
         expected = self._matching.expected
         for content, lines in self._matching.surplus.items():
             alike = list(expected.rows(content))
@@ -234,14 +234,14 @@ class Judge:
                     yield again(expected.origin(judged), line)
                 else:
                     detail = f"no source record gives {shown(line.value)}"
-                    yield Finding(Kind.UNEXPLAINED, None, str_of(line), detail)
+                    yield Finding(Defect.UNEXPLAINED, None, str_of(line), detail)
 
     def _why_strange(self, line: Record) -> Why | None:
         """Return why it is unknown whether a record explains a line; None if it is known."""
-        if self._layout.compacted_source:
+        if self._routing.compacted_source:
             return Why.COMPACTED
         for source in self._sources:
-            if line.partition not in self._layout.lines(source):
+            if line.partition not in self._routing.lines(source):
                 continue
             if source not in self._starts:
                 return Why.NO_LEADER
@@ -251,15 +251,15 @@ class Judge:
                 return Why.EXPIRED
         return None
 
-    def _of_nobody(self) -> Iterator[Finding]:
-        for (source, offset), record in self._matching.nobody:
-            if self._layout.compacted_source:
+    def _of_orphans(self) -> Iterator[Finding]:
+        for (source, offset), record in self._matching.orphans:
+            if self._routing.compacted_source:
                 self._not_judged[Why.COMPACTED] += 1
             elif offset < self._starts.get(source, 0):
                 self._not_judged[Why.EXPIRED] += 1
             else:
                 detail = f"it names {source}@{offset}, but the source has no record there"
-                yield Finding(Kind.UNEXPLAINED, None, str_of(record), detail)
+                yield Finding(Defect.UNEXPLAINED, None, str_of(record), detail)
 
 
 def _time_and_key(fate: Fate) -> tuple[int, bytes | None]:

@@ -29,7 +29,6 @@ class FirstRecords(Protocol):
         None means that no record waits: control records and aborted ones take offsets, too. A partition is left out if
         it does not answer in time or its record has no timestamp.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +136,7 @@ def offsets_of(config: Config, clients: Clients) -> list[PartitionLag]:
     committed = {each: found.get(each) for each in partitions}
     watermarks = clients.topics.watermarks(led) if led else {}
     newcomers = Newcomers(config, clients.copies)
-    newcomers.meet(committed, topics)
+    newcomers.record(committed, topics)
     blocked = {
         each: newcomers.judge(PartitionOffsets(each, topics[each.topic].id, marks, committed[each]), policy)
         for each, marks in watermarks.items()

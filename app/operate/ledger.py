@@ -117,7 +117,7 @@ class Remainder:
         return " ".join((VERSION, *words))
 
 
-class Ledger:
+class ReplayLedger:
     """
     What replays have done: which dead letters they handled, and which records have a line in the destination.
 

@@ -10,8 +10,8 @@ from app.headers import REPLAYS, SOURCE, Headers, origin_of, ours, whole_number
 from app.model import Partition
 from app.operate.dead_letters import Letter
 from app.operate.expected import JUDGED, LETTER, LINE, NAMED, ORIGINAL, REJECT, REPLAYED, Expected, Origin
-from app.operate.findings import BY_THE_TOPICS, Finding, Kind, again, shown, str_of
-from app.operate.ranges import Layout, Range, Why
+from app.operate.findings import BY_THE_TOPICS, Defect, Finding, again, shown, str_of
+from app.operate.ranges import Range, Routing, Why
 from app.records import Fate, OutgoingRecord, Record
 
 MOST_STRANGE = 100_000
@@ -36,13 +36,13 @@ class Matching:
     def __init__(
         self,
         ranges: Mapping[Partition, Range],
-        layout: Layout,
+        routing: Routing,
         times: tuple[int, float] | None,
         sources: Collection[Partition] = (),
     ) -> None:
         self._sources = sources
         self.ranges = ranges
-        self.layout = layout
+        self.routing = routing
         self._times = times
         self.expected = Expected()
         self._by_text = False
@@ -59,7 +59,7 @@ class Matching:
         """By hash: lines without a known record, or more lines than records."""
         self._kept = 0
         """How many lines `surplus` holds or held."""
-        self.nobody: list[tuple[Origin, Record]] = []
+        self.orphans: list[tuple[Origin, Record]] = []
         """Lines and dead letters that name a record of the range that was not read."""
         self.instead: dict[int, Record] = {}
         """By row: lines that name a record but differ from what is expected of it."""
@@ -89,12 +89,12 @@ class Matching:
         written = fate.written
         if fate.reason:
             return hash((fate.reason, written.key, written.value))
-        has_time = written.timestamp > 0 and not self.layout.sink.append_time  # 0 and none are written as "now"
+        has_time = written.timestamp > 0 and not self.routing.sink.append_time  # 0 and none are written as "now"
         self._by_text |= not has_time
         return self._content(fate.to, written, written.timestamp if has_time else None)
 
     def _content(self, place: Partition, line: OutgoingRecord | Record, timestamp: int | None) -> int:
-        return hash((None if self.layout.anywhere else place.number, timestamp, line.key, line.value))
+        return hash((None if self.routing.anywhere else place.number, timestamp, line.key, line.value))
 
     @property
     def lacks_letters(self) -> bool:
@@ -113,15 +113,15 @@ class Matching:
             return
         letter, origin, marks = Letter.of(record), Origin(*found), self.expected.marks
         put_back = REPLAYS in ours(record.headers)
-        self._note_place(record, None if put_back else origin, compacted=self.layout.dead_letters.compacted)
+        self._note_place(record, None if put_back else origin, compacted=self.routing.dead_letters.compacted)
         if (row := self.expected.row(origin)) is None:
             if self._is_judged(origin):
-                self.nobody.append((origin, record))
-                self.refuse_too_much(len(self.nobody))
+                self.orphans.append((origin, record))
+                self.refuse_too_much(len(self.orphans))
         elif put_back:  # a replay wrote it again
             marks[row] |= LETTER
         elif marks[row] & ORIGINAL:
-            self._note(row, Finding(Kind.DOUBLED, origin, str_of(record), "another dead letter of the same record"))
+            self._note(row, Finding(Defect.DOUBLED, origin, str_of(record), "another dead letter of the same record"))
         else:
             marks[row] |= LETTER | ORIGINAL
             if marks[row] & LINE:
@@ -135,21 +135,21 @@ class Matching:
     def line(self, record: Record) -> None:
         """Match a record of the sink."""
         origin, replayed = _named(record.headers)
-        self._note_place(record, None if replayed else origin, compacted=self.layout.sink.compacted)
+        self._note_place(record, None if replayed else origin, compacted=self.routing.sink.compacted)
         if origin is None:
             self._nameless_line(record)
         elif (row := self.expected.row(origin)) is not None:
             self._named_line(record, row, REPLAYED if replayed else LINE)
         elif self._is_judged(origin):
-            self.nobody.append((origin, record))
-            self.refuse_too_much(len(self.nobody))
-        elif not replayed and (not self.layout.sink.append_time or self._is_beyond(origin)):
+            self.orphans.append((origin, record))
+            self.refuse_too_much(len(self.orphans))
+        elif not replayed and (not self.routing.sink.append_time or self._is_beyond(origin)):
             self._keep(record)
 
     def _named_line(self, record: Record, row: int, mark: int) -> None:
         """Match a line that names its record; a replay's lines may come late and in any order."""
         marks = self.expected.marks
-        if marks[row] & NAMED or not (self._is_free(row) or self._give_away(row)):
+        if marks[row] & NAMED or not (self._is_free(row) or self._reassign(row)):
             self._note(row, again(self.expected.origin(row), record))
             return
         if mark == LINE and marks[row] & LETTER:
@@ -161,13 +161,13 @@ class Matching:
         if mark == LINE:
             self._judge_order(record, row)
 
-    def _give_away(self, row: int) -> bool:
+    def _reassign(self, row: int) -> bool:
         """Reassign a record's nameless line to another record with the same hash; return whether that is possible."""
         marks, content = self.expected.marks, self.expected.content(row)
         free = [each for each in self.expected.rows(content) if self._is_free(each)]
         if free:
             marks[min(free, key=lambda each: marks[each] & LETTER)] |= LINE
-        elif self.layout.sink.append_time:  # the line was matched by text alone
+        elif self.routing.sink.append_time:  # the line was matched by text alone
             self.known_by_text -= 1
             self.not_judged[Why.UNNAMED] += 1
         else:
@@ -189,9 +189,9 @@ class Matching:
                 self.known_by_text += without_time
                 if not (without_time or self.expected.is_ambiguous(content)):
                     self._judge_order(record, row)
-                self._note_place(record, self.expected.origin(row), compacted=self.layout.sink.compacted)
+                self._note_place(record, self.expected.origin(row), compacted=self.routing.sink.compacted)
                 return
-        if self.layout.sink.append_time:
+        if self.routing.sink.append_time:
             self.not_judged[Why.UNNAMED] += self._is_asked_for(record)
         else:
             self._keep(record)
@@ -217,7 +217,7 @@ class Matching:
 
     def _keep(self, record: Record) -> None:
         """Keep a line without a record if it must have one."""
-        time = None if self.layout.sink.append_time else record.timestamp
+        time = None if self.routing.sink.append_time else record.timestamp
         content = self._content(record.partition, record, time)
         if self._is_asked_for(record) or next(self.expected.rows(content), None) is not None:
             self.surplus[content].append(record)
@@ -243,12 +243,12 @@ class Matching:
             return
         if origin.offset < before:
             detail = f"its line follows that of offset {before}"
-            self._note(row, Finding(Kind.OUT_OF_ORDER, origin, str_of(record), detail))
+            self._note(row, Finding(Defect.OUT_OF_ORDER, origin, str_of(record), detail))
         self._last[pair] = max(before, origin.offset), record.offset
 
     def _note_both(self, row: int, record: Record) -> None:
         detail = f"it has both a line and a dead letter; this is {shown(record.value)}"
-        self._note(row, Finding(Kind.BOTH, self.expected.origin(row), str_of(record), detail))
+        self._note(row, Finding(Defect.BOTH, self.expected.origin(row), str_of(record), detail))
 
     def is_strange(self, record: Record) -> bool:
         """Whether a line neither names a record nor matches one."""
@@ -278,7 +278,7 @@ class Matching:
         """
         if strange > MOST_STRANGE:
             where = ", ".join(sorted({each.topic for each in self.ranges}))
-            sink = self.layout.sink.topic
+            sink = self.routing.sink.topic
             cause = f"more than {MOST_STRANGE} records of {where} or lines of {sink} do not match"
             cure = "make sure that the configuration is the service's, and audit less with --to or --sample"
             raise WinnowError(cause, cure)

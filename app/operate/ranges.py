@@ -6,7 +6,7 @@ import math
 import random
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import chain
@@ -197,7 +197,7 @@ def _windows(whole: Range, chosen: Sequence[int]) -> Range:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class Routing:
     """
     Where the lines and dead letters of a source partition are.
 
@@ -214,8 +214,8 @@ class Layout:
     compacted_source: bool = False
 
     @classmethod
-    def of(cls, tasks: TaskConfig, sources: Collection[Destination]) -> Layout:
-        """Return the layout for a configuration and the source topics."""
+    def of(cls, tasks: TaskConfig, sources: Collection[Destination]) -> Routing:
+        """Return the routing for a configuration and the source topics."""
         by_key, compacted = tasks.sink_partitioner is Partitioner.KEY, any(each.compacted for each in sources)
         return cls(tasks.sink, tasks.dead_letters, by_key, tasks.lineage, compacted)
 
@@ -237,11 +237,11 @@ class Layout:
         return [Partition(self.dead_letters.topic, number) for number in numbers]
 
 
-def together(layout: Layout, sources: Collection[Partition]) -> list[list[Partition]]:
+def together(routing: Routing, sources: Collection[Partition]) -> list[list[Partition]]:
     """Group source partitions whose lines share sink partitions, because they must be compared together."""
     found: defaultdict[tuple[Partition, ...], list[Partition]] = defaultdict(list)
     for each in sorted(sources):
-        found[tuple(layout.lines(each))].append(each)
+        found[tuple(routing.lines(each))].append(each)
     return list(found.values())
 
 
@@ -259,6 +259,6 @@ def packed(groups: Sequence[Sequence[Partition]], sizes: Mapping[Partition, int]
     return packs
 
 
-def distinct(partitions: Collection[Sequence[Partition]]) -> list[Partition]:
+def distinct(partitions: Iterable[Sequence[Partition]]) -> list[Partition]:
     """Return each partition once, in order."""
     return sorted(set(chain.from_iterable(partitions)))

@@ -19,7 +19,6 @@ class Reader(Protocol):
         self, starts: Mapping[Partition, int], ends: Mapping[Partition, int] | None = None
     ) -> Generator[list[Record]]:
         """Yield the records of some partitions between these offsets; without ends, for ever."""
-        ...
 
 
 class Cleanse(Protocol):
@@ -27,11 +26,9 @@ class Cleanse(Protocol):
 
     def of(self, records: Sequence[Record]) -> list[Fate]:
         """Return the outcome of each record, in order."""
-        ...
 
     def refused(self, record: Record, cause: str) -> Fate:
         """Return the outcome of a record whose line Kafka rejects."""
-        ...
 
 
 class Span(NamedTuple):

@@ -83,13 +83,13 @@ class Stores:
         partitions = partitions_of(self._topics().values())
         if dry_run:
             moves = list(migrate.moves(origin, destination, partitions))
-            refused = migrate.foretell(moves, force=force, say=self._say)
+            refused = migrate.dry_run(moves, force=force, say=self._say)
         else:
             service = StoppedService(self._settings, self._clients)
             with service.changing(destination, partitions, origin) as written:
                 moves = list(migrate.moves(origin, destination, partitions))
                 refused = migrate.carry_out(moves, destination, written, force=force, say=self._say)
-        migrate.tell_others(moves, partitions, _choice(source)["name"], self._say)
+        migrate.report_left(moves, partitions, _choice(source)["name"], self._say)
         return bool(moves) and not refused
 
     def list_history(self, store: str | None, most: int) -> None:
@@ -105,9 +105,9 @@ class Stores:
         past, topics = self._with_history(store), self._topics()
         target = self._open("offsets.store", self._settings.offsets.store.name)
         moves = list(history.moves_back(past, target, topics, moment))
-        migrate.tell_others(moves, partitions_of(topics.values()), "the history of that time", self._say)
+        migrate.report_left(moves, partitions_of(topics.values()), "the history of that time", self._say)
         if dry_run:
-            return not migrate.foretell(moves, force=True, say=self._say)
+            return not migrate.dry_run(moves, force=True, say=self._say)
         service = StoppedService(self._settings, self._clients)
         with service.changing(target, [each.partition for each in moves]) as written:
             return not migrate.carry_out(moves, target, written, force=True, say=self._say)

@@ -11,14 +11,14 @@ from app.offsets.metadata import Counts
 from app.operate.lag import PartitionLag
 
 
-class Look(NamedTuple):
+class LagSample(NamedTuple):
     """The lag of the partitions at one moment; `at` is in seconds of a monotonic clock."""
 
     at: float
     found: Mapping[Partition, PartitionLag]
 
     @classmethod
-    def of(cls, at: float, found: Collection[PartitionLag]) -> Look:
+    def of(cls, at: float, found: Collection[PartitionLag]) -> LagSample:
         """Index the lags by partition."""
         return cls(at, {each.partition: each for each in found})
 
@@ -26,7 +26,7 @@ class Look(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Row:
     """
-    A partition between two looks; rates are per second, and None before the second look.
+    A partition between two samples; rates are per second, and None before the second one.
 
     Args:
         dead: dead letters among the records.
@@ -52,7 +52,7 @@ class Row:
         return self.at.as_json() | rates | more
 
 
-def rows(before: Look | None, now: Look) -> list[Row]:
+def rows(before: LagSample | None, now: LagSample) -> list[Row]:
     """Return the partitions, those with a problem first, then by descending lag."""
     earlier, seconds = ({}, 0.0) if before is None else (before.found, now.at - before.at)
     found = [_row(earlier.get(each), at, seconds) for each, at in now.found.items()]
@@ -70,7 +70,7 @@ def _row(before: PartitionLag | None, now: PartitionLag, seconds: float) -> Row:
 
 
 def _done(before: PartitionLag, now: PartitionLag) -> Counts:
-    """Return what was counted between two looks; counts that restarted are all new."""
+    """Return what was counted between two samples; counts that restarted are all new."""
     earlier, later = before.metadata, now.metadata
     same = (earlier.topic_id, earlier.since) == (later.topic_id, later.since)
     return later.counts.since(earlier.counts) if same else later.counts

@@ -20,7 +20,6 @@ class TransactionLog(Protocol):
 
     def open_transactions(self, since: int) -> list[OpenTransaction]:
         """Return the open transactions that began after a time in milliseconds since the epoch, in order."""
-        ...
 
 
 def open_transactions(config: Config, log: TransactionLog) -> list[OpenTransaction]:

@@ -1,7 +1,7 @@
 """
 One word for the condition of each partition, without thresholds to configure.
 
-A partition is *ok* if, at least once in the window, everything that was waiting at one look is done by the next.
+A partition is *ok* if, at least once, everything that was waiting at one point of the window is done by the next.
 Otherwise it is *stalled* if its offset does not move, else *catching up* or *falling behind* by the trend of its lag.
 """
 
@@ -14,9 +14,9 @@ from statistics import linear_regression
 from typing import NamedTuple
 
 from app.status.snapshot import PartitionState, PartitionStatus
-from app.status.window import WINDOW_SECONDS, Look
+from app.status.window import WINDOW_SECONDS, Point
 
-# A window is complete once its first look is nearly that old; looks come every few seconds.
+# A window is complete once its first point is nearly that old; points come every few seconds.
 WHOLE = 0.75
 
 
@@ -40,34 +40,34 @@ class Judgement(NamedTuple):
 
 def judge(status: PartitionStatus) -> Judgement:
     """Return the condition of a partition."""
-    looks = status.looks
+    points = status.points
     if status.state is PartitionState.BLOCKED:
         return Judgement(Condition.BLOCKED)
     if status.state is PartitionState.PAUSED:
         return Judgement(Condition.PAUSED)
-    if not looks or _keeps_up(looks):
+    if not points or _keeps_up(points):
         return Judgement(Condition.OK)
-    if looks[-1].done == looks[0].done:
+    if points[-1].done == points[0].done:
         # Until the window is complete, a task may still be opening.
-        whole = looks[-1].at - looks[0].at >= WHOLE * WINDOW_SECONDS
+        whole = points[-1].at - points[0].at >= WHOLE * WINDOW_SECONDS
         return Judgement(Condition.STALLED if whole else Condition.CATCHING_UP)
-    closing = -linear_regression([look.at for look in looks], [_lag(look) for look in looks]).slope
+    closing = -linear_regression([point.at for point in points], [_lag(point) for point in points]).slope
     if closing <= 0:
         return Judgement(Condition.FALLING_BEHIND)
-    return Judgement(Condition.CATCHING_UP, _lag(looks[-1]) / closing)
+    return Judgement(Condition.CATCHING_UP, _lag(points[-1]) / closing)
 
 
-def records_per_second(looks: Sequence[Look]) -> float:
+def records_per_second(points: Sequence[Point]) -> float:
     """Return the records read per second, averaged over the window."""
-    if len(looks) < 2 or looks[-1].at <= looks[0].at:
+    if len(points) < 2 or points[-1].at <= points[0].at:
         return 0.0
-    return max(0, looks[-1].records - looks[0].records) / (looks[-1].at - looks[0].at)
+    return max(0, points[-1].records - points[0].records) / (points[-1].at - points[0].at)
 
 
-def _keeps_up(looks: Sequence[Look]) -> bool:
-    """Return whether some look of the window found no lag, or its lag was done by the next look."""
-    return any(_lag(look) == 0 for look in looks) or any(later.done >= look.end for look, later in pairwise(looks))
+def _keeps_up(points: Sequence[Point]) -> bool:
+    """Return whether some point of the window found no lag, or its lag was done by the next point."""
+    return any(not _lag(point) for point in points) or any(later.done >= point.end for point, later in pairwise(points))
 
 
-def _lag(look: Look) -> int:
-    return max(0, look.end - look.done)
+def _lag(point: Point) -> int:
+    return max(0, point.end - point.done)

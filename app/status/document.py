@@ -53,7 +53,7 @@ def _partition(status: PartitionStatus, now: float) -> Document:
         "since": status.since,
         "condition": condition,
         "seconds_to_close": seconds_to_close,
-        "records_per_second": records_per_second(status.looks),
+        "records_per_second": records_per_second(status.points),
         "rate_limit": status.rate_limit,
         "log_start": status.log_start,
         "last_stable": status.last_stable,

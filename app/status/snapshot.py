@@ -13,7 +13,7 @@ from app.model import FirstWaiting, Owner, Partition, Pause, Watermarks
 from app.offsets.metadata import NOTHING, Counts
 from app.offsets.mirrors import MirrorStatus
 from app.offsets.times import TaskTimes
-from app.status.window import Look, Moment
+from app.status.window import Moment, Point
 
 VERSION = 1
 
@@ -129,7 +129,7 @@ class PartitionStatus:
         lost: how many offsets retention deleted unread since the service started.
         rate_limit: the current limit in records per second; None if there is none.
         moved: when the committed offset last moved, in seconds since the epoch; None if it has not.
-        looks: its positions in the last minutes, newest last.
+        points: its positions in the last minutes, newest last.
         counts: the counts of its records since the service started.
         problem: its current problem.
         skipped: the offsets that `out.of.range` last skipped, as a half-open range.
@@ -153,7 +153,7 @@ class PartitionStatus:
     lost: int = 0
     rate_limit: int | None = None
     moved: float | None = None
-    looks: tuple[Look, ...] = ()
+    points: tuple[Point, ...] = ()
     counts: Counts = NOTHING
     problem: Problem | None = None
     skipped: tuple[int, int] | None = None
@@ -181,10 +181,10 @@ class PartitionStatus:
     @property
     def lag_seconds(self) -> float | None:
         """The age of the first waiting record at the last look; 0 if none was waiting, None if unknown."""
-        if self.lag and (self.waiting is None or not self.looks):
+        if self.lag and (self.waiting is None or not self.points):
             return None
         since = self.waiting.since if self.lag and self.waiting else None
-        return 0.0 if since is None else max(0.0, self.looks[-1].at - since)
+        return 0.0 if since is None else max(0.0, self.points[-1].at - since)
 
     def retention_margin(self, now: float) -> float | None:
         """Return the seconds until the first waiting record may be deleted; None if no record is in danger."""

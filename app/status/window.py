@@ -7,12 +7,12 @@ from typing import NamedTuple
 # Long enough for two commits at the largest `commit.interval`, so that a slow committer does not look stalled.
 WINDOW_SECONDS = 120.0
 HOUR_SECONDS = 3600.0
-# Closer looks would show nothing more, but take much memory with a thousand partitions.
+# Closer points would show nothing more, but take much memory with a thousand partitions.
 STEP_SECONDS = 5.0
 MOMENT_SECONDS = 10.0
 
 
-class Look(NamedTuple):
+class Point(NamedTuple):
     """
     One partition when its offsets were read.
 
@@ -39,10 +39,10 @@ class Moment(NamedTuple):
     lag: int
 
 
-def with_look(looks: tuple[Look, ...], look: Look) -> tuple[Look, ...]:
-    """Return the window with a look appended; a look too close to the last one and looks too old are left out."""
-    kept = looks[:-1] if len(looks) > 1 and look.at - looks[-2].at <= STEP_SECONDS else looks
-    return (*(each for each in kept if each.at > look.at - WINDOW_SECONDS), look)
+def with_point(points: tuple[Point, ...], point: Point) -> tuple[Point, ...]:
+    """Return the window with a point appended; a point too close to the last one and points too old are left out."""
+    kept = points[:-1] if len(points) > 1 and point.at - points[-2].at <= STEP_SECONDS else points
+    return (*(each for each in kept if each.at > point.at - WINDOW_SECONDS), point)
 
 
 def with_moment(moments: tuple[Moment, ...], moment: Moment) -> tuple[Moment, ...]:

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from parsers.compiled import kernels
 from parsers.compiled.buffers import Buffers
-from parsers.flume.event import Kind, Opened
+from parsers.flume.event import Kind, Unwrapped
 
 
-def opened(values: pa.BinaryArray, *, strict: bool) -> Opened:
+def unwrapped(values: pa.BinaryArray, *, strict: bool) -> Unwrapped:
     """Extract the lines from their events. With `strict`, a value that is not an event has no line, else it is one."""
     source = Buffers.of(values)
     spans = np.empty((source.total, 2), np.int64)
@@ -24,9 +24,9 @@ def opened(values: pa.BinaryArray, *, strict: bool) -> Opened:
         kinds[:] = Kind.EVENT
     rows = np.flatnonzero(kinds == Kind.EVENT)
     if not strict and events == 0:
-        return Opened(values, rows, kinds)
+        return Unwrapped(values, rows, kinds)
     valid = values.is_valid().to_numpy(zero_copy_only=False)[rows] if values.null_count else None
-    return Opened(_gathered(spans, rows, valid), rows, kinds)
+    return Unwrapped(_gathered(spans, rows, valid), rows, kinds)
 
 
 def headers(values: pa.BinaryArray, names: Sequence[str]) -> list[pa.BinaryArray]:

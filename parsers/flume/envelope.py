@@ -13,7 +13,7 @@ from parsers.compiled.buffers import as_binary
 from parsers.compiled.engine import Engine, choose
 from parsers.contract import HasFields, Parsed, Parser, Rows
 from parsers.errors import ParserOptionError, hint
-from parsers.flume.event import Kind, Opened
+from parsers.flume.event import Kind, Unwrapped
 
 FORMATS = ("raw", "flume-avro", "auto")
 REASON = "envelope"
@@ -63,7 +63,7 @@ class FromFlume:
     def __init__(self, parser: Parser, *, strict: bool, engine: Engine) -> None:
         self._parser = parser
         self._strict = strict
-        self._open = _module(engine).opened
+        self._open = _module(engine).unwrapped
         self._engine = engine
 
     @property
@@ -78,13 +78,13 @@ class FromFlume:
 
     def parse(self, lines: pa.BinaryArray) -> Parsed:
         """Open the envelopes and parse the lines in them. Rows are numbered as in `lines`."""
-        opened = self._open(as_binary(lines), strict=self._strict)
-        parsed = self._parser.parse(opened.lines)
-        return parsed if len(opened.lines) == len(lines) else _renumbered(parsed, opened)
+        unwrapped = self._open(as_binary(lines), strict=self._strict)
+        parsed = self._parser.parse(unwrapped.lines)
+        return parsed if len(unwrapped.lines) == len(lines) else _renumbered(parsed, unwrapped)
 
 
 class _Module(Protocol):
-    def opened(self, values: pa.BinaryArray, *, strict: bool) -> Opened: ...
+    def unwrapped(self, values: pa.BinaryArray, *, strict: bool) -> Unwrapped: ...
     def headers(self, values: pa.BinaryArray, names: Sequence[str]) -> list[pa.BinaryArray]: ...
 
 
@@ -99,17 +99,17 @@ def _module(engine: Engine) -> _Module:
     return compiled
 
 
-def _renumbered(parsed: Parsed, opened: Opened) -> Parsed:
+def _renumbered(parsed: Parsed, unwrapped: Unwrapped) -> Parsed:
     """Return the result with the batch's row numbers, and with values that could not be opened as rejects."""
-    refused = np.flatnonzero(opened.kinds)
-    reject_rows = np.concatenate([refused, opened.rows[parsed.reject_rows]])
+    refused = np.flatnonzero(unwrapped.kinds)
+    reject_rows = np.concatenate([refused, unwrapped.rows[parsed.reject_rows]])
     order = pa.array(np.argsort(reject_rows), pa.int64())
     reasons = pa.concat_arrays([pa.array([REASON] * len(refused), pa.string()), parsed.reasons])
-    sentences = [_DETAILS[Kind(kind)] for kind in opened.kinds[refused].tolist()]
+    sentences = [_DETAILS[Kind(kind)] for kind in unwrapped.kinds[refused].tolist()]
     details = pa.concat_arrays([pa.array(sentences, pa.string()), parsed.details])
     return Parsed(
         values=parsed.values,
-        rows=_rows(opened.rows[parsed.rows]),
+        rows=_rows(unwrapped.rows[parsed.rows]),
         reject_rows=_rows(np.sort(reject_rows)),
         reasons=reasons.take(order),
         details=details.take(order),

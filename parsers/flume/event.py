@@ -25,7 +25,7 @@ class Kind(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class Unwrapped:
     """
     The lines extracted from a batch of values.
 

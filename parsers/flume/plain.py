@@ -9,7 +9,7 @@ import fastavro
 import numpy as np
 import pyarrow as pa
 
-from parsers.flume.event import Kind, Opened
+from parsers.flume.event import Kind, Unwrapped
 
 _SCHEMA = fastavro.parse_schema(
     {
@@ -36,7 +36,7 @@ class NoEvent(Exception):
         self.kind = kind
 
 
-def opened(values: pa.BinaryArray, *, strict: bool) -> Opened:
+def unwrapped(values: pa.BinaryArray, *, strict: bool) -> Unwrapped:
     """Extract the lines from their events. With `strict`, a value that is not an event has no line, else it is one."""
     kinds = np.zeros(len(values), np.uint8)
     lines = values.to_pylist()
@@ -48,7 +48,7 @@ def opened(values: pa.BinaryArray, *, strict: bool) -> Opened:
         except NoEvent as found:
             kinds[row] = found.kind if strict else Kind.EVENT
     rows = np.flatnonzero(kinds == Kind.EVENT)
-    return Opened(pa.array([lines[row] for row in rows.tolist()], pa.binary()), rows, kinds)
+    return Unwrapped(pa.array([lines[row] for row in rows.tolist()], pa.binary()), rows, kinds)
 
 
 def headers(values: pa.BinaryArray, names: Sequence[str]) -> list[pa.BinaryArray]:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from app.demo.lines import PRODUCER, Line, Recipe
+from app.demo.lines import PRODUCER, GeneratedRecord, Recipe
 from tests.bench.job import Job
 from tests.bench.report import say
 
@@ -66,13 +66,13 @@ def feed(job: Job, pace: Pace, seconds: float) -> None:
         say(f"the feed sent {sent:,} records, at most {latest:.2f} s late; at most {fullest:,} waited for the broker")
 
 
-def _lines(partitions: int) -> Iterator[tuple[int, Line]]:
+def _lines(partitions: int) -> Iterator[tuple[int, GeneratedRecord]]:
     recipe = Recipe(partitions, POOL)
     by_turns = zip(*(recipe.lines(partition) for partition in range(partitions)), strict=False)
     return cycle([(partition, line) for turn in by_turns for partition, line in enumerate(turn)])
 
 
-def _produce(producer: Producer, topic: str, line: Line, partition: int, due: float) -> None:
+def _produce(producer: Producer, topic: str, line: GeneratedRecord, partition: int, due: float) -> None:
     while True:
         try:
             return producer.produce(topic, line.value, line.key, partition, None, None, int(1000 * due))

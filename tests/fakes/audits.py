@@ -9,7 +9,7 @@ from app.headers import Header
 from app.model import Destination, Partition, Watermarks
 from app.operate.audit import Auditor, End, Readers
 from app.operate.judging import Verdict
-from app.operate.ranges import Layout, Range
+from app.operate.ranges import Range, Routing
 from app.records import Fate, OutgoingRecord, Record
 
 RAW, OTHER, CLEAN, DEAD = Partition("raw", 0), Partition("raw", 2), Partition("clean", 0), Partition("dead", 0)
@@ -130,7 +130,7 @@ class Scene:
     letters: list[Record]
     ranges: Mapping[Partition, Range]
     times: tuple[int, float] | None
-    layout: Layout = field(default_factory=lambda: Layout(SINK, DEAD_LETTERS))
+    routing: Routing = field(default_factory=lambda: Routing(SINK, DEAD_LETTERS))
     taken: tuple[int, int] = (0, 0)
     compacted: Collection[int] = ()
     starts: Mapping[Partition, int] = field(default_factory=dict)
@@ -139,7 +139,7 @@ class Scene:
 
     def placed(self) -> list[Record]:
         """Return lines and dead letters with their offsets."""
-        late = 10_000 if self.layout.sink.append_time else None
+        late = 10_000 if self.routing.sink.append_time else None
         lines = [
             each._replace(offset=at, timestamp=each.timestamp if late is None else late + at)
             for at, each in enumerate(self.lines)
@@ -154,8 +154,8 @@ class Scene:
         places = {CLEAN, DEAD, *(each.partition for each in self.lines)}
         ends = {each: End(marks.high_watermark, self.stable) for each, marks in output.watermarks(places).items()}
         readers = Readers(source, output, source, output)  # type: ignore[arg-type]  # all that an audit needs of topics
-        return Auditor(Cleanse(), readers, self.layout, ends, self.times).compare([RAW, OTHER], self.ranges)
+        return Auditor(Cleanse(), readers, self.routing, ends, self.times).compare([RAW, OTHER], self.ranges)
 
     def with_layout(self, **changes: object) -> Scene:
         """Return a copy with other topics or marks."""
-        return replace(self, layout=replace(self.layout, **changes))  # type: ignore[arg-type]  # any field
+        return replace(self, routing=replace(self.routing, **changes))  # type: ignore[arg-type]  # any field

@@ -18,7 +18,7 @@ from app.cli import main
 from app.embedded.broker import Cluster
 from app.errors import Fenced
 from app.kafka.admin import AdminConnection
-from app.kafka.replays import KafkaReplays
+from app.kafka.dead_letter_replay import KafkaReplays
 from app.kafka.topics import KafkaTopics
 from app.model import Partition
 from tests.conftest import Topics

@@ -21,7 +21,7 @@ from app.offsets.times import Histogram, TaskTimes
 from app.runtime import REAL
 from app.status.server import StatusServer
 from app.status.snapshot import Ending, PartitionState, PartitionStatus, Phase, Problem, RoundStatus, Snapshot
-from app.status.window import Look, Moment
+from app.status.window import Moment, Point
 from tests.browser import PROGRAM, Browser
 
 pytestmark = [
@@ -35,8 +35,8 @@ RATE = 12_000
 
 def partition(number: int, now: float, *, lag: int, closing: int = 0) -> PartitionStatus:
     """Return a partition in which this many offsets wait, reduced by a number at each look."""
-    looks = tuple(
-        Look(now - 5 * back, 9_000_000, 9_000_000 - lag - closing * back, 4_000_000 - RATE // 8 * 5 * back)
+    points = tuple(
+        Point(now - 5 * back, 9_000_000, 9_000_000 - lag - closing * back, 4_000_000 - RATE // 8 * 5 * back)
         for back in range(20, -1, -1)
     )
     counts = Counts(4_000_000, 3_920_000, {"srcip": 50_000, "empty": 20_000, "no_marker": 10_000}, 10**9, 10**8)
@@ -50,7 +50,7 @@ def partition(number: int, now: float, *, lag: int, closing: int = 0) -> Partiti
         lag=lag,
         waiting=FirstWaiting(now - 40, 604_800.0) if lag else None,
         moved=now - 1,
-        looks=looks,
+        points=points,
         counts=counts,
     )
 

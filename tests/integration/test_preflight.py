@@ -21,7 +21,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its 
 
 from app.config import Config, load, undecided
 from app.driver.check import connected
-from app.driver.findings import Severity
+from app.driver.diagnostics import Severity
 from app.driver.preflight import Preflight
 from app.driver.stop import Stop
 from app.errors import NotAllowed, NotUsable

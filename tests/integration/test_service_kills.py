@@ -106,7 +106,7 @@ def test_the_jvm_is_killed(broker: Cluster, topics: Topics, tmp_path: Path) -> N
 def watch_until(verification: Verification, records: int) -> None:
     """Verify the output until this many records have arrived."""
     deadline = time.monotonic() + PATIENCE
-    while (seen := verification.verdict()).out + seen.dead < records:
+    while (seen := verification.result()).out + seen.dead < records:
         assert time.monotonic() < deadline, f"{seen.out + seen.dead} of {records} records came within {PATIENCE} s"
         verification.poll()
 

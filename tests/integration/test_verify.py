@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 from app.demo.background import BackgroundVerification
 from app.demo.background import DemoTopics as Names
 from app.demo.lines import Recipe
-from app.demo.verify import Verdict, Verification, VerificationFailed
+from app.demo.verify import Verification, VerificationFailed, VerificationResult
 from app.embedded.broker import Broker, Cluster
 from tests.conftest import QUICK_JAVA, Topics
 
@@ -173,8 +173,8 @@ class Stage:
             self.bootstrap, RECIPE, source=SOURCE, sink=self.names["sink"], dead_letters=self.names["dead"]
         )
 
-    def verdict(self, timeout: float = 30) -> Verdict:
-        """Return the verdict of a verification that starts now."""
+    def result(self, timeout: float = 30) -> VerificationResult:
+        """Return the result of a verification that starts now."""
         with self.verification() as verification:
             return verification.finish(timeout)
 
@@ -187,29 +187,29 @@ def stage(broker: Cluster, topics: Topics) -> Stage:
 
 @pytest.mark.parametrize("name", DAMAGES)
 def test_damage_is_found(stage: Stage, name: str) -> None:
-    """The verdict names exactly the planted damage."""
+    """The result names exactly the planted damage."""
     damage, faults = DAMAGES[name]
     records = planted()
     damage(records)
     stage.write(records)
     stage.producer.commit_transaction(30)
 
-    verdict = stage.verdict()
+    result = stage.result()
 
-    assert faults == verdict.faults
-    assert verdict.ok == (not faults)
+    assert faults == result.faults
+    assert result.ok == (not faults)
 
 
 def test_counts(stage: Stage) -> None:
-    """The verdict counts records read, written and dead, and the dead by reason."""
+    """The result counts records read, written and dead, and the dead by reason."""
     stage.write(planted())
     stage.producer.commit_transaction(30)
 
-    verdict = stage.verdict()
+    result = stage.result()
 
     reasons = [line.reason for partition in range(3) for line in RECIPE.lines(partition) if line.reason]
-    assert (3_000, 3_000 - len(reasons), len(reasons)) == (verdict.records_in, verdict.out, verdict.dead)
-    assert {reason: reasons.count(reason) for reason in reasons} == verdict.dead_by_reason
+    assert (3_000, 3_000 - len(reasons), len(reasons)) == (result.records_in, result.out, result.dead)
+    assert {reason: reasons.count(reason) for reason in reasons} == result.dead_by_reason
 
 
 def test_reads_while_the_service_writes(stage: Stage) -> None:
@@ -218,7 +218,7 @@ def test_reads_while_the_service_writes(stage: Stage) -> None:
     with stage.verification() as verification:
         stage.write(records[:1_000])
         stage.producer.commit_transaction(30)
-        while verification.verdict().lost > 2_000:
+        while verification.result().lost > 2_000:
             verification.poll()
         stage.write(records[1_000:])
         stage.producer.commit_transaction(30)
@@ -227,26 +227,26 @@ def test_reads_while_the_service_writes(stage: Stage) -> None:
 
 
 def test_reads_in_the_background(stage: Stage) -> None:
-    """A separate process counts the records and sends its verdict once the caller reports that all are written."""
+    """A separate process counts the records and sends its result once the caller reports that all are written."""
     records = planted()
     names = Names(SOURCE, stage.names["sink"], stage.names["dead"])
     with BackgroundVerification(stage.bootstrap, RECIPE, names) as verification:
         stage.write(records[:1_000])
         stage.producer.commit_transaction(30)
-        while (verdict := verification.latest(0.1)) is None or verdict.lost > 2_000:
+        while (result := verification.latest(0.1)) is None or result.lost > 2_000:
             pass
         stage.write(records[1_000:])
         stage.producer.commit_transaction(30)
         verification.finish()
         while not verification.done:
-            verdict = verification.latest(0.1)
+            result = verification.latest(0.1)
 
-    assert verdict
-    assert verdict.ok
+    assert result
+    assert result.ok
 
 
 def test_a_failed_background_process_is_reported(broker: Cluster, topics: Topics) -> None:
-    """If the process ends without a verdict, waiting for one raises an error."""
+    """If the process ends without a result, waiting for one raises an error."""
     names = Names(SOURCE, "nowhere", topics("dead"))
     with (
         BackgroundVerification(broker.bootstrap, RECIPE, names) as verification,
@@ -280,16 +280,16 @@ def test_aborted_records_count_as_lost(stage: Stage) -> None:
     stage.write(records[10:])
     stage.producer.commit_transaction(30)
 
-    assert {"lost": 10} == stage.verdict().faults
+    assert {"lost": 10} == stage.result().faults
 
 
 def test_an_open_transaction_is_reported(stage: Stage) -> None:
-    """If a transaction was left open, the verdict counts the records that readers cannot reach."""
+    """If a transaction was left open, the result counts the records that readers cannot reach."""
     stage.write(planted())
 
-    verdict = stage.verdict(timeout=1)
+    result = stage.result(timeout=1)
 
-    assert {"lost": 3_000, "held_back": 3_000} == verdict.faults
+    assert {"lost": 3_000, "held_back": 3_000} == result.faults
 
 
 def test_missing_topic_is_named(broker: Cluster, topics: Topics) -> None:

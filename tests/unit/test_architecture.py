@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -156,7 +157,7 @@ RULES = [
     Rule(
         "a command decides nothing: adapters come from app.start, use cases from app.operate",
         within("app.cli"),
-        within("app.kafka", "app.offsets"),
+        within("app.kafka", "app.offsets", "app.driver.round"),
     ),
     Rule(
         "nothing outside the command line imports what a person does beside the service",
@@ -282,6 +283,14 @@ def public(node: ast.ClassDef) -> set[str]:
     """Return the public methods and properties of a class."""
     methods = {each.name for each in node.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)}
     return {name for name in methods if not name.startswith("_")}
+
+
+def test_a_class_name_means_one_thing() -> None:
+    """No two classes have the same name."""
+    nodes = (node for tree in modules().values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+    counts = Counter(node.name for node in nodes)
+
+    assert set() == {name for name, count in counts.items() if count > 1}
 
 
 def test_offsets_move_only_in_one_file() -> None:

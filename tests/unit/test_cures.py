@@ -18,8 +18,8 @@ from app.cli import main
 from app.config import Config
 from app.cures import KafkaTools
 from app.driver.clients import Clients
+from app.driver.diagnostics import Need, lacking
 from app.driver.discover import Discovery
-from app.driver.findings import Need, lacking
 from app.driver.owners import Owners
 from app.driver.starting_offsets import PartitionOffsets, StartPolicy, decide
 from app.errors import (
@@ -85,7 +85,7 @@ def written(metadata: OffsetMetadata, offset: int = 150) -> CommittedOffset:
 def foreign_sink() -> str:
     owners = Owners(Owner(1, "here", "clean"), "g", REAL)
     with pytest.raises(ForeignSink) as caught:
-        owners.look({P: written(OffsetMetadata("id-1", owner=Owner(1, "there", "other")))})
+        owners.observe({P: written(OffsetMetadata("id-1", owner=Owner(1, "there", "other")))})
     return caught.value.cure
 
 

@@ -7,12 +7,12 @@ import io
 from rich.console import Console
 
 from app.demo.board import Board, Speed
-from app.demo.verify import Verdict
+from app.demo.verify import VerificationResult
 
-SEEN = Verdict(100, 60, 2, {"srcip": 2}, 38, *[0] * 9)
+SEEN = VerificationResult(100, 60, 2, {"srcip": 2}, 38, *[0] * 9)
 
 
-def shown(done: int, seen: Verdict | None, *, ended: bool, terminal: bool) -> str:
+def shown(done: int, seen: VerificationResult | None, *, ended: bool, terminal: bool) -> str:
     """Return the output of a board."""
     output = io.StringIO()
     console = Console(file=output, force_terminal=terminal, width=120)

@@ -8,7 +8,7 @@ from collections import Counter
 import fastavro
 import pytest
 
-from app.demo.lines import Line, Recipe
+from app.demo.lines import GeneratedRecord, Recipe
 from app.demo.vocabulary import MARK, SEPARATOR
 
 RAW_REASONS = {
@@ -24,19 +24,19 @@ FLUME_EVENT = fastavro.parse_schema(
 )
 
 
-def make(recipe: Recipe) -> list[Line]:
+def make(recipe: Recipe) -> list[GeneratedRecord]:
     """Make all records of a recipe."""
     return [line for partition in range(recipe.partitions) for line in recipe.lines(partition)]
 
 
 @pytest.fixture(scope="module")
-def raw() -> list[Line]:
+def raw() -> list[GeneratedRecord]:
     """Return raw lines of which every tenth is bad."""
     return make(Recipe(partitions=3, count=30_000, bad=0.1))
 
 
 @pytest.fixture(scope="module")
-def flume() -> list[Line]:
+def flume() -> list[GeneratedRecord]:
     """Return lines that are all in Flume's envelope."""
     return make(Recipe(partitions=2, count=20_000, bad=0.1, enveloped=1.0))
 
@@ -49,7 +49,7 @@ def unwrapped(value: bytes) -> bytes | None:
         return None
 
 
-def test_same_recipe_same_lines(raw: list[Line]) -> None:
+def test_same_recipe_same_lines(raw: list[GeneratedRecord]) -> None:
     """The same recipe makes the same records, another seed makes others."""
     assert raw == make(Recipe(partitions=3, count=30_000, bad=0.1))
     assert raw != make(Recipe(partitions=3, count=30_000, bad=0.1, seed=2))
@@ -73,24 +73,24 @@ def test_keys_hold_partition_and_sequence() -> None:
         assert [recipe.first_timestamp + sequence for sequence in range(20_000)] == [line.timestamp for line in lines]
 
 
-def test_every_reason_appears(raw: list[Line], flume: list[Line]) -> None:
+def test_every_reason_appears(raw: list[GeneratedRecord], flume: list[GeneratedRecord]) -> None:
     """Every reason of a bad line occurs; a broken envelope occurs only if all lines are in envelopes."""
     assert {None} | RAW_REASONS == {line.reason for line in raw}
     assert {None, "envelope"} | RAW_REASONS == {line.reason for line in flume}
 
 
-def test_bad_fraction(raw: list[Line]) -> None:
+def test_bad_fraction(raw: list[GeneratedRecord]) -> None:
     """About the configured fraction of lines is bad, and none at zero."""
     assert 0.09 < sum(line.reason is not None for line in raw) / len(raw) < 0.11
     assert {None} == {line.reason for line in make(Recipe(partitions=1, count=10_000, bad=0.0))}
 
 
-def test_a_line_has_either_a_result_or_a_reason(raw: list[Line], flume: list[Line]) -> None:
+def test_a_line_has_either_a_result_or_a_reason(raw: list[GeneratedRecord], flume: list[GeneratedRecord]) -> None:
     """A record is expected to become a cleansed line or a dead letter, and never both or neither."""
     assert all((line.expected is None) != (line.reason is None) for line in raw + flume)
 
 
-def test_expected_line_is_utf8_with_four_bars(raw: list[Line]) -> None:
+def test_expected_line_is_utf8_with_four_bars(raw: list[GeneratedRecord]) -> None:
     """A cleansed line is valid UTF-8 with exactly four bars and no control character."""
     expected = [line.expected.decode() for line in raw if line.expected is not None]
 
@@ -98,7 +98,7 @@ def test_expected_line_is_utf8_with_four_bars(raw: list[Line]) -> None:
     assert not any(ord(character) < 0x20 or character == "\x7f" for text in expected for character in text)
 
 
-def test_good_lines_have_fifteen_fields(raw: list[Line]) -> None:
+def test_good_lines_have_fifteen_fields(raw: list[GeneratedRecord]) -> None:
     """A good line begins and ends with the marker, and the whole separator cuts it into 15 fields."""
     good = [line.value.rstrip(b"\r\n") for line in raw if line.value is not None and line.reason is None]
 
@@ -106,7 +106,7 @@ def test_good_lines_have_fifteen_fields(raw: list[Line]) -> None:
     assert {15} == {value.count(SEPARATOR) + 1 for value in good}
 
 
-def test_lines_resemble_real_ones(raw: list[Line]) -> None:
+def test_lines_resemble_real_ones(raw: list[GeneratedRecord]) -> None:
     """Lines are as long and as odd as real ones: commas, bars, CRLF, IPv6, bytes that are not UTF-8."""
     good = [(line.value, line.expected) for line in raw if line.value and line.expected]
     seen = Counter[str]()
@@ -125,14 +125,14 @@ def test_lines_resemble_real_ones(raw: list[Line]) -> None:
     assert all(seen[oddity] > len(good) / 200 for oddity in ("comma", "bar", "crlf", "ipv6", "escaped", "not utf-8"))
 
 
-def test_envelopes_decode(flume: list[Line]) -> None:
+def test_envelopes_decode(flume: list[GeneratedRecord]) -> None:
     """An enveloped line decodes as an AvroFlumeEvent unless its reason is the envelope."""
     enveloped = [line for line in flume if line.value is not None]
 
     assert all((unwrapped(line.value or b"") is None) == (line.reason == "envelope") for line in enveloped)
 
 
-def test_enveloped_body_is_the_raw_line(raw: list[Line]) -> None:
+def test_enveloped_body_is_the_raw_line(raw: list[GeneratedRecord]) -> None:
     """In a mixed topic, each body is the line that the same recipe makes without envelopes."""
     mixed = make(Recipe(partitions=3, count=30_000, bad=0.1, enveloped=0.5))
     wrapped = [(one, other) for one, other in zip(raw, mixed, strict=True) if one.value != other.value]

@@ -34,7 +34,7 @@ class Watch:
         self.look(left_over)
 
     def look(self, owner: Owner, offset: int = 5) -> None:
-        self.owners.look(offsets((A, offset, owner), (B, 7, ME)))
+        self.owners.observe(offsets((A, offset, owner), (B, 7, ME)))
 
 
 @pytest.mark.parametrize("left_over", [EARLIER, LATER, NOBODY, ME])
@@ -51,9 +51,9 @@ def test_what_is_left_over_is_no_sign_of_life(left_over: Owner) -> None:
 def test_what_tasks_of_an_earlier_run_commit_before_ours_open_is_no_sign_of_life() -> None:
     """They may continue between the first discovery and the first round, until they are fenced."""
     owners = Owners(ME, "g", Runtime(lambda: 0.0))
-    owners.look(offsets((A, 5, LATER)))
-    owners.look(offsets((A, 6, LATER)))
-    owners.look(offsets((A, 7, ME)))
+    owners.observe(offsets((A, 5, LATER)))
+    owners.observe(offsets((A, 6, LATER)))
+    owners.observe(offsets((A, 7, ME)))
 
     assert owners.rival is None
 
@@ -84,7 +84,7 @@ def test_one_later_run_among_earlier_ones_is_enough() -> None:
     watch = Watch()
 
     with pytest.raises(Superseded):
-        watch.owners.look(offsets((A, 6, LATER), (B, 8, EARLIER)))
+        watch.owners.observe(offsets((A, 6, LATER), (B, 8, EARLIER)))
 
 
 def test_a_rival_that_pauses_is_still_there() -> None:
@@ -204,7 +204,7 @@ def test_a_partition_that_is_seen_for_the_first_time_may_hold_a_leftover() -> No
     """An earlier run may have read a topic that joins later."""
     watch = Watch()
 
-    watch.owners.look(offsets((Partition("raw", 2), 5, LATER)))
+    watch.owners.observe(offsets((Partition("raw", 2), 5, LATER)))
 
     assert watch.owners.rival is None
 
@@ -223,9 +223,9 @@ def test_another_sink_is_refused_at_once(looks: int) -> None:
     """Active or not, its owner wrote the group's records elsewhere. The error names both sinks and the cure."""
     owners = Owners(ME, "g", Runtime(lambda: 0.0))
     for _ in range(looks):
-        owners.look(offsets((A, 5, ME)))
+        owners.observe(offsets((A, 5, ME)))
 
     with pytest.raises(ForeignSink, match=r"'clean' here, but the offset of raw-0 .* writes to elsewhere") as caught:
-        owners.look(offsets((A, 6, Owner(10, "there", "elsewhere"))))
+        owners.observe(offsets((A, 6, Owner(10, "there", "elsewhere"))))
 
     assert "winnow offsets reset -c winnow.yaml --to-current" in caught.value.cure

@@ -53,7 +53,7 @@ class Scene:
 
     def look(self, moved: Mapping[Partition, Owner]) -> None:
         self.sight.opens()
-        self.takeover.look(moved)
+        self.takeover.observe(moved)
 
 
 class TestTakeover:

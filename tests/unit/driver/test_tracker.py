@@ -516,7 +516,7 @@ def test_the_window_has_each_look(watch: Watch) -> None:
     watch.now += 10
     watch.tracker.refreshed(SourceOffsets({A: at(A, 60, Counts(29, 26, {"empty": 3})), B: at(B, 10)}))
 
-    assert [(1_000, 100, 40, 0), (1_010, 100, 60, 20)] == [tuple(each) for each in watch.snapshot.partitions[A].looks]
+    assert [(1_000, 100, 40, 0), (1_010, 100, 60, 20)] == [tuple(each) for each in watch.snapshot.partitions[A].points]
     assert [(1_000, 0, 0, 0, 160), (1_010, 20, 17, 3, 130)] == [tuple(each) for each in watch.snapshot.hour]
     assert 1_010 == watch.snapshot.looked
 

@@ -14,16 +14,16 @@ from app.offsets.metadata import Counts, OffsetMetadata
 from app.operate import matching
 from app.operate.audit import End, refuse_lost_times, stable_ends
 from app.operate.expected import Origin
-from app.operate.findings import Finding, Kind, counted, shown
+from app.operate.findings import Defect, Finding, counted, shown
 from app.operate.judging import Verdict
 from app.operate.lag import PartitionLag
-from app.operate.ranges import Asked, Layout, LeftOut, Range, Why, packed, ranges, sampled, together
+from app.operate.ranges import Asked, LeftOut, Range, Routing, Why, packed, ranges, sampled, together
 from app.operate.reading import Span
 from app.records import Record
 from tests.fakes.audits import CLEAN, DEAD_LETTERS, OTHER, RAW, SINK, Scene, Topic, letter, line, named
 
 REPLAYED = ("winnow.replays", b"1")
-LINEAGE = Layout(SINK, DEAD_LETTERS, lineage=True)
+LINEAGE = Routing(SINK, DEAD_LETTERS, lineage=True)
 WHOLE = Range([Span(0, 100)], [Span(0, 100)])
 
 
@@ -32,10 +32,10 @@ def source(offset: int, value: bytes = b"good", partition: Partition = RAW, time
 
 
 def audit(
-    records: list[Record], lines: Sequence[Record], judged: Range = WHOLE, layout: Layout | None = None
+    records: list[Record], lines: Sequence[Record], judged: Range = WHOLE, routing: Routing | None = None
 ) -> Verdict:
-    layout = layout or Layout(SINK, DEAD_LETTERS)
-    return Scene(records, list(lines), [], {RAW: judged, OTHER: judged}, (0, math.inf), layout).audit()
+    routing = routing or Routing(SINK, DEAD_LETTERS)
+    return Scene(records, list(lines), [], {RAW: judged, OTHER: judged}, (0, math.inf), routing).audit()
 
 
 def found(*arguments: object) -> list[tuple[str, int | None, str]]:
@@ -74,13 +74,13 @@ class TestMatching:
 
     def test_a_line_in_the_wrong_partition(self) -> None:
         """The record's line is missing, and the line elsewhere has no record."""
-        layout = Layout(Destination("clean", 2, 1_000), DEAD_LETTERS)
+        routing = Routing(Destination("clean", 2, 1_000), DEAD_LETTERS)
         other = source(1, partition=Partition("raw", 1))
 
-        assert [("unexplained", None, "clean-0@0")] == found([other], [line(other)], WHOLE, layout)
-        layout = Layout(Destination("clean", 3, 1_000), DEAD_LETTERS)
+        assert [("unexplained", None, "clean-0@0")] == found([other], [line(other)], WHOLE, routing)
+        routing = Routing(Destination("clean", 3, 1_000), DEAD_LETTERS)
         elsewhere = line(A)._replace(partition=Partition("clean", 2))
-        assert [("changed", 1, "clean-2@0")] == found([A], [elsewhere], WHOLE, layout)
+        assert [("changed", 1, "clean-2@0")] == found([A], [elsewhere], WHOLE, routing)
 
     def test_a_line_in_any_partition(self) -> None:
         """Where lines name their records there may have been fewer partitions once, also before they did."""
@@ -121,10 +121,10 @@ class TestMatching:
 
     def test_lines_that_are_known_by_their_text(self) -> None:
         """If the broker sets timestamps, lines without a header are matched by text alone, and the count says so."""
-        layout = Layout(Destination("clean", 1, 1_000, append_time=True), DEAD_LETTERS, lineage=True)
+        routing = Routing(Destination("clean", 1, 1_000, append_time=True), DEAD_LETTERS, lineage=True)
         old = line(source(9, b"good of before"))
 
-        verdict = audit([A, C], [line(A, headers=named(A)), line(C), old], WHOLE, layout)
+        verdict = audit([A, C], [line(A, headers=named(A)), line(C), old], WHOLE, routing)
 
         assert (2, 1, [], {Why.UNNAMED: 1}) == (
             verdict.judged,
@@ -135,9 +135,9 @@ class TestMatching:
 
     def test_a_line_that_names_a_record_whose_text_was_found(self) -> None:
         """The line without a header was of another record, and that one cannot be told from this one."""
-        layout = Layout(Destination("clean", 1, 1_000, append_time=True), DEAD_LETTERS, lineage=True)
+        routing = Routing(Destination("clean", 1, 1_000, append_time=True), DEAD_LETTERS, lineage=True)
 
-        verdict = audit([A], [line(A), line(A, headers=named(A))], WHOLE, layout)
+        verdict = audit([A], [line(A), line(A, headers=named(A))], WHOLE, routing)
 
         assert (1, 0, []) == (verdict.judged, verdict.known_by_text, verdict.findings)
         assert {Why.UNNAMED: 1} == +verdict.not_judged
@@ -179,15 +179,15 @@ class TestMatching:
 
         findings = Scene([one, other, C], lines, [early], {RAW: WHOLE}, (0, math.inf), LINEAGE).audit().findings
 
-        assert [(Kind.LOST, Origin(RAW, 4))] == [(each.kind, each.origin) for each in findings]
+        assert [(Defect.LOST, Origin(RAW, 4))] == [(each.kind, each.origin) for each in findings]
 
     def test_one_of_those_that_are_alike_was_refused(self) -> None:
         """Lines are of the others first; one more is of that one, which has both then, and late."""
         twins = [source(offset, timestamp=7) for offset in (1, 2, 3)]
         letters = [letter(twins[0], reason="refused")]
 
-        late = [Kind.BOTH, Kind.OUT_OF_ORDER]
-        for lines, kinds in ((2, []), (3, late), (4, [*late, Kind.DOUBLED])):
+        late = [Defect.BOTH, Defect.OUT_OF_ORDER]
+        for lines, kinds in ((2, []), (3, late), (4, [*late, Defect.DOUBLED])):
             scene = Scene(twins, [line(twins[0])] * lines, letters, {RAW: WHOLE}, (0, math.inf))
             assert sorted(kinds) == sorted(each.kind for each in scene.audit().findings)
 
@@ -209,7 +209,7 @@ class TestMatching:
             .findings
         )
 
-        assert [Kind.BOTH] == [each.kind for each in findings]
+        assert [Defect.BOTH] == [each.kind for each in findings]
 
     def test_a_record_of_somebody_else_among_the_dead_letters(self) -> None:
         """It says nothing of where it came from, and is passed over."""
@@ -223,7 +223,7 @@ class TestMatching:
 
         findings = Scene([A, C], [line(A)], [early], {RAW: WHOLE}, (0, math.inf)).audit().findings
 
-        assert [(Kind.BOTH, Origin(RAW, 1)), (Kind.LOST, Origin(RAW, 4))] == [
+        assert [(Defect.BOTH, Origin(RAW, 1)), (Defect.LOST, Origin(RAW, 4))] == [
             (each.kind, each.origin) for each in findings
         ]
 
@@ -277,12 +277,12 @@ class TestMatching:
 
 def test_each_kind_is_counted() -> None:
     """Kinds without a finding count as 0."""
-    one = Finding(Kind.LOST, Origin(RAW, 1), "", "not there")
+    one = Finding(Defect.LOST, Origin(RAW, 1), "", "not there")
 
     assert 1 == counted([one])["lost"] == sum(counted([one]).values())
     assert ("lost", "raw", 0, 1, None, "not there") == tuple(one.as_json().values())
     assert ("unexplained", None, None, None, "clean-0@7", "") == tuple(
-        Finding(Kind.UNEXPLAINED, None, "clean-0@7", "").as_json().values()
+        Finding(Defect.UNEXPLAINED, None, "clean-0@7", "").as_json().values()
     )
     assert "'" + "x" * 200 + "…'" == shown(b"x" * 300)
 
@@ -293,11 +293,11 @@ def test_what_belongs_together() -> None:
     sink = Destination("clean", 2, 1_000)
     first, second, third = raw
 
-    assert [[first, third], [second]] == together(Layout(sink, DEAD_LETTERS), raw)
+    assert [[first, third], [second]] == together(Routing(sink, DEAD_LETTERS), raw)
     assert (
         [raw]
-        == together(Layout(sink, DEAD_LETTERS, by_key=True), raw)
-        == together(Layout(sink, DEAD_LETTERS, lineage=True), raw)
+        == together(Routing(sink, DEAD_LETTERS, by_key=True), raw)
+        == together(Routing(sink, DEAD_LETTERS, lineage=True), raw)
     )
     assert [[first, third, second]] == packed([[first, third], [second]], dict.fromkeys(raw, 5), 15)
     assert [[first, third], [second]] == packed([[first, third], [second]], dict.fromkeys(raw, 5), 14)
@@ -408,15 +408,15 @@ class TestRanges:
 )
 def test_lines_that_cannot_be_known(append_time: bool, lineage: bool, known: bool) -> None:
     """The lines have neither their record's timestamp nor a header."""
-    layout = Layout(Destination("clean", 1, 1_000, append_time=append_time), DEAD_LETTERS, lineage=lineage)
+    routing = Routing(Destination("clean", 1, 1_000, append_time=append_time), DEAD_LETTERS, lineage=lineage)
 
     if known:
-        refuse_lost_times(layout)
+        refuse_lost_times(routing)
         return
     with pytest.raises(
         NotUsable, match=r"'clean' has message\.timestamp\.type LogAppendTime.*set lineage\.headers to true"
     ):
-        refuse_lost_times(layout)
+        refuse_lost_times(routing)
 
 
 def test_a_transaction_that_ends_soon() -> None:

@@ -1,4 +1,4 @@
-"""A table of every anomaly, in every layout, whole or sampled: each is found, and nothing else."""
+"""A table of every anomaly, in every routing, whole or sampled: each is found, and nothing else."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import pytest
 from app.headers import as_text
 from app.operate import judging, matching
 from app.operate.audit import Auditor
-from app.operate.findings import Kind
+from app.operate.findings import Defect
 from app.operate.judging import Judge, Verdict
 from app.operate.matching import Matching
-from app.operate.ranges import Layout, Range, Why
+from app.operate.ranges import Range, Routing, Why
 from app.operate.reading import Span
 from app.records import Record
 from tests.fakes.audits import CLEAN, DEAD_LETTERS, OTHER, RAW, SINK, Scene, letter, line, named
@@ -60,7 +60,7 @@ def scene(known: str, loss: str, *, whole: bool) -> Scene:
         [letter(each) for each in records if each not in good],
         {RAW: found, OTHER: found},
         (1_040, 1_160) if whole and not sink.append_time else (1_040, math.inf) if whole else None,
-        Layout(sink, DEAD_LETTERS, lineage=lineage),
+        Routing(sink, DEAD_LETTERS, lineage=lineage),
         taken=(at[RAW, 6] if loss == "lines taken" else 0, 4 if loss == "dead letters taken" else 0),
         compacted={at[RAW, 6]} if loss == "compacted" else (),
     )
@@ -116,7 +116,7 @@ def reject_a_line(scene: Scene) -> None:
 def write_a_reject(scene: Scene) -> None:
     lose_letter(scene)
     record = record_of(scene, LETTER)
-    headers = named(record) if scene.layout.lineage else []
+    headers = named(record) if scene.routing.lineage else []
     scene.lines.insert(place(scene, 14) + 2, line(record, headers=headers)._replace(value=b"other"))
 
 
@@ -130,8 +130,8 @@ def write_both(scene: Scene) -> None:
 
 
 def plant(scene: Scene) -> None:
-    stranger = Record(RAW, GAP if scene.layout.lineage else LINE, 1_137, b"k", b"good for nothing", [])
-    scene.lines.append(line(stranger, headers=named(stranger) if scene.layout.lineage else []))
+    stranger = Record(RAW, GAP if scene.routing.lineage else LINE, 1_137, b"k", b"good for nothing", [])
+    scene.lines.append(line(stranger, headers=named(stranger) if scene.routing.lineage else []))
 
 
 def plant_a_name(scene: Scene) -> None:
@@ -203,7 +203,7 @@ def delete_records(scene: Scene) -> None:
 
 def compact_source(scene: Scene) -> None:
     scene.source.remove(record_of(scene, LINE))
-    scene.layout = replace(scene.layout, compacted_source=True)
+    scene.routing = replace(scene.routing, compacted_source=True)
 
 
 def record_of(scene: Scene, offset: int) -> Record:
@@ -289,7 +289,7 @@ def test_each_anomaly(anomaly: str) -> None:
     assert {row: expected(anomaly, row) for row in ROWS} == {row: found(anomaly, row) for row in ROWS}
 
 
-def without(kind: Kind) -> Callable[[Judge], Verdict]:
+def without(kind: Defect) -> Callable[[Judge], Verdict]:
     verdict_of = Judge.verdict
 
     def verdict(judge: Judge) -> Verdict:
@@ -304,19 +304,19 @@ def nothing(*_: object) -> Iterator[Any]:
 
 
 MUTATIONS: dict[str, tuple[object, str, object, str]] = {
-    "no lost": (Judge, "verdict", without(Kind.LOST), "a line is lost"),
-    "no doubled": (Judge, "verdict", without(Kind.DOUBLED), "a line is doubled much later"),
-    "no changed": (Judge, "verdict", without(Kind.CHANGED), "a line is changed"),
-    "no out of order": (Judge, "verdict", without(Kind.OUT_OF_ORDER), "two lines are swapped"),
-    "no both": (Judge, "verdict", without(Kind.BOTH), "a line and a dead letter"),
-    "no unexplained": (Judge, "verdict", without(Kind.UNEXPLAINED), "a line without a record"),
+    "no lost": (Judge, "verdict", without(Defect.LOST), "a line is lost"),
+    "no doubled": (Judge, "verdict", without(Defect.DOUBLED), "a line is doubled much later"),
+    "no changed": (Judge, "verdict", without(Defect.CHANGED), "a line is changed"),
+    "no out of order": (Judge, "verdict", without(Defect.OUT_OF_ORDER), "two lines are swapped"),
+    "no both": (Judge, "verdict", without(Defect.BOTH), "a line and a dead letter"),
+    "no unexplained": (Judge, "verdict", without(Defect.UNEXPLAINED), "a line without a record"),
     "what is missing is well": (Judge, "_without_outcome", nothing, "a dead letter is lost"),
     "retention takes nothing": (Judge, "_took", lambda *_: False, "all is well"),
     "all that is missing is lost": (Judge, "_why_gone", lambda *_: None, "a partition has no leader"),
     "compaction takes nothing": (Judge, "_later_ones", lambda *_: [], "all is well"),
     "nothing explains a surplus": (Judge, "_why_strange", lambda *_: None, "records of the source are taken"),
-    "a surplus is well": (Judge, "_of_strangers", nothing, "a line is doubled"),
-    "any name is good": (Judge, "_of_nobody", nothing, "a dead letter without a record"),
+    "a surplus is well": (Judge, "_of_surplus", nothing, "a line is doubled"),
+    "any name is good": (Judge, "_of_orphans", nothing, "a dead letter without a record"),
     "any dead letter will do": (judging, "other_letter", nothing, "a dead letter is changed"),
     "nothing stands instead": (Matching, "is_strange", lambda *_: False, "a line is changed"),
     "any order will do": (Matching, "_judge_order", lambda *_: None, "two lines are swapped"),
@@ -325,7 +325,7 @@ MUTATIONS: dict[str, tuple[object, str, object, str]] = {
     "a name beyond the range is good": (Matching, "_is_beyond", lambda *_: False, "a line with a name of nobody"),
     "a name takes no line away": (
         Matching,
-        "_give_away",
+        "_reassign",
         lambda *_: False,
         "a replay has written one of two that are alike",
     ),

@@ -9,9 +9,9 @@ import pytest
 from app.errors import NotUsable, Refused
 from app.headers import Header
 from app.model import CommittedOffset, Partition, Watermarks
-from app.operate.dead_letter_replay import Pace, Plan, Replay, steps
-from app.operate.dead_letters import Choice, Letter
-from app.operate.ledger import Ledger, Remainder, Waiting
+from app.operate.dead_letter_replay import DeadLetterReplay, Pace, Plan, steps
+from app.operate.dead_letters import Letter, Selection
+from app.operate.ledger import Remainder, ReplayLedger, Waiting
 from app.records import Fate, OutgoingRecord, Record
 
 DEAD, CLEAN, PARKED, LEDGER = Partition("dead", 0), Partition("clean", 3), Partition("dead.parked", 0), "dead.replayed"
@@ -74,25 +74,25 @@ class Writer:
 
 
 def replay(
-    ledger: Ledger | None = None, limit: int | None = None, choice: Choice | None = None, attempts: int = 3
-) -> Replay:
-    plan = Plan(choice or Choice(), limit, attempts, ("dead.parked", 1))
-    return Replay(plan, ledger or Ledger(LEDGER, "clean"), Cleanse())
+    ledger: ReplayLedger | None = None, limit: int | None = None, selection: Selection | None = None, attempts: int = 3
+) -> DeadLetterReplay:
+    plan = Plan(selection or Selection(), limit, attempts, ("dead.parked", 1))
+    return DeadLetterReplay(plan, ledger or ReplayLedger(LEDGER, "clean"), Cleanse())
 
 
 def span(begin: int = 0, end: int = 10, committed: CommittedOffset | None = None, log_start: int = 0) -> Remainder:
     return Remainder.of("clean", committed, (DEAD, begin, Watermarks(log_start, end, end)))
 
 
-def run(one: Replay, *records: Record, writer: Writer | None = None, over: Remainder | None = None) -> Writer:
+def run(one: DeadLetterReplay, *records: Record, writer: Writer | None = None, over: Remainder | None = None) -> Writer:
     used = writer or Writer()
     list(one.run(over or span(), [list(records)], used))
     return used
 
 
-def as_read(entries: Sequence[OutgoingRecord], destination: str = "clean") -> Ledger:
+def as_read(entries: Sequence[OutgoingRecord], destination: str = "clean") -> ReplayLedger:
     """Return the ledger that another replay reads from these entries."""
-    ledger = Ledger(LEDGER, destination)
+    ledger = ReplayLedger(LEDGER, destination)
     for each in entries:
         ledger.read(Record(ledger.place, 0, 0, each.key, each.value, []))
     return ledger
@@ -231,7 +231,7 @@ class TestReplay:
 
     def test_what_is_not_chosen_waits(self) -> None:
         """The next replay starts no later than the first dead letter left."""
-        writer = run(replay(choice=Choice(reasons=["other"])), letter(4), letter(5))
+        writer = run(replay(selection=Selection(reasons=["other"])), letter(4), letter(5))
 
         assert ([], "winnow-replay/1 clean=4") == (writer.written("clean"), writer.metadata)
 
@@ -248,7 +248,7 @@ class TestReplay:
         """Nothing is written, and a record with two dead letters counts once."""
         one = replay()
 
-        one.foresee([letter(1), letter(2, b"bad"), letter(3, source=101)])
+        one.dry_run([letter(1), letter(2, b"bad"), letter(3, source=101)])
 
         assert (1, 1, 1) == (one.tally.cleansed, one.tally.failed, one.tally.handled)
 

@@ -11,9 +11,9 @@ from app.headers import Header
 from app.model import Partition, Watermarks
 from app.operate.dead_letters import (
     NO_REASON,
-    Choice,
-    DeadLetters,
+    DeadLetterReader,
     Letter,
+    Selection,
     Statistics,
     last_written,
     newest,
@@ -90,19 +90,19 @@ def test_a_record_of_somebody_else() -> None:
 
 
 @pytest.mark.parametrize(
-    ("choice", "expected"),
+    ("selection", "expected"),
     [
-        (Choice(), [50, 10, 30, 70]),
-        (Choice(since=30), [50, 30, 70]),
-        (Choice(until=50), [10, 30]),
-        (Choice(30, 70), [50, 30]),
-        (Choice(reasons=("houseid", "srcip")), [10, 70]),
+        (Selection(), [50, 10, 30, 70]),
+        (Selection(since=30), [50, 30, 70]),
+        (Selection(until=50), [10, 30]),
+        (Selection(30, 70), [50, 30]),
+        (Selection(reasons=("houseid", "srcip")), [10, 70]),
     ],
 )
-def test_which_are_wanted(choice: Choice, expected: list[int]) -> None:
+def test_which_are_wanted(selection: Selection, expected: list[int]) -> None:
     """Timestamps are the source's and may not ascend, so each record is checked."""
-    assert expected == [each.record.timestamp for each in choice.of(RECORDS)]
-    assert choice.takes_all == (len(expected) == len(RECORDS))
+    assert expected == [each.record.timestamp for each in selection.of(RECORDS)]
+    assert selection.takes_all == (len(expected) == len(RECORDS))
 
 
 def test_the_newest() -> None:
@@ -138,10 +138,10 @@ def test_how_many() -> None:
 def test_where_reading_begins() -> None:
     """At the beginning or at a time, and at the end if no record is that late."""
     marks = {A: Watermarks(5, 90, 95), B: Watermarks(0, 10, 10)}
-    letters = DeadLetters("dead", Timed({A: 40, B: None}), Topic())  # type: ignore[arg-type]  # what it asks
+    letters = DeadLetterReader("dead", Timed({A: 40, B: None}), Topic())  # type: ignore[arg-type]  # what it asks
 
-    assert {A: Span(5, 90), B: Span(0, 10)} == letters.spans(marks, Choice())
-    assert {A: Span(40, 90), B: Span(10, 10)} == letters.spans(marks, Choice(since=7))
+    assert {A: Span(5, 90), B: Span(0, 10)} == letters.spans(marks, Selection())
+    assert {A: Span(40, 90), B: Span(10, 10)} == letters.spans(marks, Selection(since=7))
 
 
 def test_a_place() -> None:

@@ -17,7 +17,7 @@ from app.status.snapshot import (
     RoundStatus,
     Snapshot,
 )
-from app.status.window import Look, Moment
+from app.status.window import Moment, Point
 
 NOW = 10_000.0
 SECRET = "hunter2"  # no secret: the word that must not appear
@@ -34,7 +34,7 @@ FLOWING = PartitionStatus(
     waiting=FirstWaiting(9_880.0, 3_600.0),
     lost=7,
     moved=9_995.0,
-    looks=(Look(9_980.0, 940, 840, 1_000), Look(9_990.0, 950, 900, 2_000)),
+    points=(Point(9_980.0, 940, 840, 1_000), Point(9_990.0, 950, 900, 2_000)),
     counts=Counts(100, 90, {"empty": 8, "srcip": 2}, 5_000, 4_000, committed=12, aborted=1),
     reopened=3,
     fenced=2,
@@ -73,7 +73,7 @@ NOTHING_YET = Snapshot(at=9_990.0, alive=9_990.0, group="idc", started=9_990.0)
 def large(partitions: int) -> Snapshot:
     """Return a snapshot with this many partitions, each with dead letters for many reasons."""
     reasons = ["empty", "no_marker", "field_count", "houseid", "gathertime", "srcip", "destip", "too_large"]
-    looks = tuple(Look(9_870.0 + 10 * n, 10**9 + 1_000 * n, 10**9 + 900 * n, 900 * n) for n in range(13))
+    points = tuple(Point(9_870.0 + 10 * n, 10**9 + 1_000 * n, 10**9 + 900 * n, 900 * n) for n in range(13))
     statuses = {}
     for number in range(partitions):
         partition = Partition("a-topic-with-a-name-of-usual-length", number)
@@ -88,7 +88,7 @@ def large(partitions: int) -> Snapshot:
             lag=5_000 - number % 7,
             waiting=FirstWaiting(9_912.345, 604_800.0),
             moved=9_989.123,
-            looks=looks,
+            points=points,
             counts=counts,
         )
     return Snapshot(

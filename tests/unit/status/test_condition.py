@@ -9,7 +9,7 @@ import pytest
 from app.model import Partition
 from app.status.condition import Condition, judge, records_per_second
 from app.status.snapshot import PartitionState, PartitionStatus
-from app.status.window import HOUR_SECONDS, WINDOW_SECONDS, Look, Moment, with_look, with_moment
+from app.status.window import HOUR_SECONDS, WINDOW_SECONDS, Moment, Point, with_moment, with_point
 
 P = Partition("raw", 0)
 
@@ -18,11 +18,11 @@ def seen(
     end: Callable[[float], float], done: Callable[[float], float], *, seconds: float = 300, every: float = 10
 ) -> PartitionStatus:
     """Return a partition that was looked at for this long; both functions map seconds to offsets."""
-    looks: tuple[Look, ...] = ()
+    points: tuple[Point, ...] = ()
     for step in range(int(seconds / every) + 1):
         at = step * every
-        looks = with_look(looks, Look(1_000 + at, int(end(at)), int(done(at)), int(done(at))))
-    return PartitionStatus(P, PartitionState.RUNNING, 0, looks=looks)
+        points = with_point(points, Point(1_000 + at, int(end(at)), int(done(at)), int(done(at))))
+    return PartitionStatus(P, PartitionState.RUNNING, 0, points=points)
 
 
 Flow = tuple[Callable[[float], float], Callable[[float], float], Condition]
@@ -71,21 +71,21 @@ def test_a_rate_is_that_of_the_window() -> None:
     """Earlier speed does not count. There is no rate after a single look or if the count went back."""
     status = seen(lambda t: t, lambda t: 100 * t if t < 1_000 else 100_000 + 5 * (t - 1_000), seconds=3_600)
 
-    assert 5 == pytest.approx(records_per_second(status.looks))
-    assert 0 == records_per_second(status.looks[:1]) == records_per_second(())
-    assert 0 == records_per_second((Look(0, 0, 0, 9), Look(10, 0, 0, 3)))
+    assert 5 == pytest.approx(records_per_second(status.points))
+    assert 0 == records_per_second(status.points[:1]) == records_per_second(())
+    assert 0 == records_per_second((Point(0, 0, 0, 9), Point(10, 0, 0, 3)))
 
 
 def test_windows_stay_small() -> None:
-    """However frequent the looks, a window keeps one per five seconds, and an hour one moment per ten."""
-    looks: tuple[Look, ...] = ()
+    """However frequent the points, a window keeps one per five seconds, and an hour one moment per ten."""
+    points: tuple[Point, ...] = ()
     moments: tuple[Moment, ...] = ()
     for second in range(5_000):
-        looks = with_look(looks, Look(second, 0, 0, 0))
+        points = with_point(points, Point(second, 0, 0, 0))
         moments = with_moment(moments, Moment(second, 0, 0, 0, 0))
 
-    assert (4_999, 4_999) == (looks[-1].at, moments[-1].at)
-    assert WINDOW_SECONDS - 10 <= looks[-1].at - looks[0].at < WINDOW_SECONDS
+    assert (4_999, 4_999) == (points[-1].at, moments[-1].at)
+    assert WINDOW_SECONDS - 10 <= points[-1].at - points[0].at < WINDOW_SECONDS
     assert HOUR_SECONDS - 20 <= moments[-1].at - moments[0].at < HOUR_SECONDS
-    assert 20 <= len(looks) <= 26
+    assert 20 <= len(points) <= 26
     assert 350 <= len(moments) <= 362

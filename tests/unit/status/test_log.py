@@ -24,7 +24,7 @@ from app.status.snapshot import (
     RoundStatus,
     Snapshot,
 )
-from app.status.window import Look
+from app.status.window import Point
 
 P = Partition("raw", 3)
 LOST = Problem.of(OutOfRange(P, "offsets 1 to 4 were deleted", 1, "reset the offset"), since=90)
@@ -288,9 +288,9 @@ def test_a_partition_that_does_not_go_on_is_told_again_each_minute(lasts: Snapsh
 
 def test_a_partition_that_stalls_is_told_each_minute() -> None:
     """As on the page and in the alert; nothing is logged while its offset moves or nothing waits."""
-    looks = tuple(Look(20.0 + 5 * number, 50, 10, 0) for number in range(25))
-    stalled = with_partition(lag=40, moved=20.0, looks=looks)
-    moving = with_partition(lag=40, moved=20.0, looks=(*looks, Look(145, 50, 11, 0)))
+    points = tuple(Point(20.0 + 5 * number, 50, 10, 0) for number in range(25))
+    stalled = with_partition(lag=40, moved=20.0, points=points)
+    moving = with_partition(lag=40, moved=20.0, points=(*points, Point(145, 50, 11, 0)))
     later = replace(stalled, at=141)
 
     assert [] == events(stalled, replace(stalled, at=139)) == events(moving, replace(moving, at=141))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.kafka.trial import refusals
+from app.kafka.validation import refusals
 from app.model import Guarantee
 
 EXACTLY = Guarantee.EXACTLY_ONCE

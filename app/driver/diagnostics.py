@@ -1,4 +1,4 @@
-"""The findings of the preflight, each decided in one place. Pure: facts about Kafka in, findings out."""
+"""The diagnostics of the preflight, each decided in one place. Pure: facts about Kafka in, diagnostics out."""
 
 from __future__ import annotations
 
@@ -37,27 +37,27 @@ CLOCK_SECONDS = 60.0
 
 
 class Severity(StrEnum):
-    """What a finding means for the service."""
+    """What a diagnostic means for the service."""
 
     REFUSES = "refuses"
     WARNS = "warns"
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Diagnostic:
     """One result of the preflight: whether the service refuses to run, and the error with its cure."""
 
     severity: Severity
     error: NotUsable
 
     @classmethod
-    def refuses(cls, error: NotUsable) -> Finding:
-        """Return a finding that keeps the service from running."""
+    def refuses(cls, error: NotUsable) -> Diagnostic:
+        """Return a diagnostic that keeps the service from running."""
         return cls(Severity.REFUSES, error)
 
     @classmethod
-    def warns(cls, cause: str, cure: str) -> Finding:
-        """Return a finding that does not."""
+    def warns(cls, cause: str, cure: str) -> Diagnostic:
+        """Return a diagnostic that does not."""
         return cls(Severity.WARNS, NotUsable(cause, cure))
 
     def __str__(self) -> str:
@@ -81,39 +81,37 @@ class Need(NamedTuple):
     without: str = ""
 
 
-def lacking(need: Need, rights: frozenset[str] | None, tools: KafkaTools) -> Iterator[Finding]:
+def lacking(need: Need, rights: frozenset[str] | None, tools: KafkaTools) -> Iterator[Diagnostic]:
     """Yield the needed rights that are missing; none if the broker does not report rights."""
     missing = [each for each in need.operations if rights is not None and each not in rights]
     if missing:
         without = f", so {need.without}" if need.without else ""
         cause = f"Winnow lacks {' and '.join(missing)} on {need.kind} {need.name!r}{without}"
         cure = tools.allow(missing, f"--{need.kind} {need.name}")
-        yield Finding.warns(cause, cure) if without else Finding.refuses(NotAllowed(cause, cure))
+        yield Diagnostic.warns(cause, cure) if without else Diagnostic.refuses(NotAllowed(cause, cure))
 
 
 def release(brokers: BrokerFacts) -> str:
     """Return the newest Kafka release whose API the brokers support; empty if unknown."""
-    known = brokers.versions
-    return next((name for name, request, version in RELEASES if known.get(request, 0) >= version), "")
+    return next((name for name, request, version in RELEASES if brokers.versions.get(request, 0) >= version), "")
 
 
-def without_features(brokers: BrokerFacts, guarantee: Guarantee) -> Iterator[Finding]:
+def without_features(brokers: BrokerFacts, guarantee: Guarantee) -> Iterator[Diagnostic]:
     """Yield the required features that the brokers lack."""
     if not brokers.versions:
         return
     for request, version, what, since in FEATURES if guarantee is Guarantee.EXACTLY_ONCE else ():
         if brokers.versions.get(request, 0) < version:
             cause = f"a broker does not support {request} version {version}: {what}"
-            yield Finding.refuses(
-                NotUsable(cause, f"upgrade it to Kafka {since}, or set delivery.guarantee to at-least-once")
-            )
+            cure = f"upgrade it to Kafka {since}, or set delivery.guarantee to at-least-once"
+            yield Diagnostic.refuses(NotUsable(cause, cure))
     request, version = TOPIC_IDS
     if brokers.versions.get(request, 0) < version:
         cause = "a broker does not support topic ids, so a recreated topic looks like the old one"
-        yield Finding.warns(cause, "upgrade it to Kafka 2.8")
+        yield Diagnostic.warns(cause, "upgrade it to Kafka 2.8")
 
 
-def of_clusters(ids: tuple[str, str], sources: Collection[str], written: Mapping[str, str]) -> Iterator[Finding]:
+def of_clusters(ids: tuple[str, str], sources: Collection[str], written: Mapping[str, str]) -> Iterator[Diagnostic]:
     """
     Yield what follows if sink.kafka is, or may be, the source's cluster.
 
@@ -127,47 +125,48 @@ def of_clusters(ids: tuple[str, str], sources: Collection[str], written: Mapping
     if not (source and sink):
         for key, topic in both:
             cause = f"the source {topic!r} is also {key}, and a cluster has no id: they may be the same topic"
-            yield Finding.warns(cause, "make sure that sink.kafka is not the cluster in kafka")
+            yield Diagnostic.warns(cause, "make sure that sink.kafka is not the cluster in kafka")
     elif source == sink:
         same = f"sink.kafka is the source's cluster (id {source})"
         for key, topic in both:
             cause = f"{same}, and the source {topic!r} is also {key}: Winnow would read its own output"
-            yield Finding.refuses(NotUsable(cause, f"set {key} to another topic, or sink.kafka to another cluster"))
+            yield Diagnostic.refuses(NotUsable(cause, f"set {key} to another topic, or sink.kafka to another cluster"))
         if not both:
             cause = f"{same}: offsets are committed to placeholder topics that would otherwise be unnecessary"
-            yield Finding.warns(cause, "omit sink.kafka for a new group; keep it for a group that has offsets")
+            yield Diagnostic.warns(cause, "omit sink.kafka for a new group; keep it for a group that has offsets")
 
 
-def of_source(name: str, topic: TopicFacts, tools: KafkaTools) -> Iterator[Finding]:
+def of_source(name: str, topic: TopicFacts, tools: KafkaTools) -> Iterator[Diagnostic]:
     """Yield problems of a source topic."""
     if "compact" in topic.setting("cleanup.policy"):
         cause = f"the source {name!r} is compacted: Kafka may delete records before they are read"
-        yield Finding.warns(cause, tools.configure(name, "cleanup.policy=delete"))
+        yield Diagnostic.warns(cause, tools.configure(name, "cleanup.policy=delete"))
 
 
-def of_destination(what: str, name: str, topic: TopicFacts, tools: KafkaTools) -> Iterator[Finding]:
+def of_destination(what: str, name: str, topic: TopicFacts, tools: KafkaTools) -> Iterator[Diagnostic]:
     """Yield problems of the sink or the dead-letter topic."""
     in_sync = int(topic.setting("min.insync.replicas") or 1)
     if in_sync > topic.replicas:
         least = f"min.insync.replicas is {in_sync}"
         cause = f"the {what} {name!r} accepts no records: its replication factor is {topic.replicas} but {least}"
         cure = tools.configure(name, f"min.insync.replicas={topic.replicas}")
-        yield Finding.refuses(NotUsable(cause, f"add replicas, or {cure}"))
+        yield Diagnostic.refuses(NotUsable(cause, f"add replicas, or {cure}"))
 
 
-def of_times(sink: str, topic: TopicFacts, tools: KafkaTools) -> Iterator[Finding]:
+def of_times(sink: str, topic: TopicFacts, tools: KafkaTools) -> Iterator[Diagnostic]:
     """Yield whether lines lose their records' timestamps and have no lineage headers to identify them instead."""
     if topic.setting("message.timestamp.type") == "LogAppendTime":
         cause = (
             f"the sink {sink!r} has message.timestamp.type=LogAppendTime: lines lose their records' timestamps, and "
             "winnow audit cannot match them to their records"
         )
-        yield Finding.warns(
-            cause, f"set lineage.headers to true, or {tools.configure(sink, 'message.timestamp.type=CreateTime')}"
-        )
+        cure = f"set lineage.headers to true, or {tools.configure(sink, 'message.timestamp.type=CreateTime')}"
+        yield Diagnostic.warns(cause, cure)
 
 
-def of_limits(sources: Mapping[str, TopicFacts], sink: tuple[str, TopicFacts], tools: KafkaTools) -> Iterator[Finding]:
+def of_limits(
+    sources: Mapping[str, TopicFacts], sink: tuple[str, TopicFacts], tools: KafkaTools
+) -> Iterator[Diagnostic]:
     """Yield whether the sink rejects old records that the sources still hold."""
     name, topic = sink
     if topic.setting("message.timestamp.type") == "LogAppendTime":
@@ -179,12 +178,12 @@ def of_limits(sources: Mapping[str, TopicFacts], sink: tuple[str, TopicFacts], t
             f"the sink {name!r} rejects records older than {_span(before)} (message.timestamp.before.max.ms), but "
             f"{_named(older)} keeps older ones: they become dead letters with the reason refused"
         )
-        yield Finding.warns(cause, tools.configure(name, f"message.timestamp.before.max.ms={UNLIMITED_MS}"))
+        yield Diagnostic.warns(cause, tools.configure(name, f"message.timestamp.before.max.ms={UNLIMITED_MS}"))
 
 
 def of_sizes(
     sources: Mapping[str, TopicFacts], dead_letters: tuple[str, TopicFacts], tools: KafkaTools
-) -> Iterator[Finding]:
+) -> Iterator[Diagnostic]:
     """Yield whether dead letters may have to be truncated."""
     name, topic = dead_letters
     room = int(topic.setting("max.message.bytes") or 0)
@@ -196,12 +195,12 @@ def of_sizes(
             f"the dead-letter topic {name!r} accepts {room} bytes (max.message.bytes), but {_named(larger)} accepts "
             f"{most}: larger rejected records are truncated"
         )
-        yield Finding.warns(cause, tools.configure(name, f"max.message.bytes={most + 8192}"))
+        yield Diagnostic.warns(cause, tools.configure(name, f"max.message.bytes={most + 8192}"))
 
 
 def of_expiry(
     sources: Mapping[str, TopicFacts], brokers: BrokerFacts, starting: str, *, checks: int, interval: float
-) -> Iterator[Finding]:
+) -> Iterator[Diagnostic]:
     """
     Yield what follows if brokers delete offsets before the source deletes records.
 
@@ -217,7 +216,8 @@ def of_expiry(
     if minutes and minutes * 60 < 2 * checks * interval:
         enough = minutes * 60 / 2 / checks
         cause = f"{forgotten}, but those of idle partitions are renewed only every {_span(checks * interval * 1000)}"
-        yield Finding.warns(cause, f"set round.interval to {enough:g}s or less, or offsets.retention.minutes to 1440")
+        cure = f"set round.interval to {enough:g}s or less, or offsets.retention.minutes to 1440"
+        yield Diagnostic.warns(cause, cure)
     longest = max(map(_retention_ms, sources.values()), default=0)
     if minutes and longest > minutes * 60_000 and starting != "error":
         longer = [source for source, facts in sources.items() if _retention_ms(facts) > minutes * 60_000]
@@ -226,7 +226,7 @@ def of_expiry(
             f"would start at starting.offsets ({starting})"
         )
         longer_still = "" if longest == UNLIMITED_MS else f", or offsets.retention.minutes to {-(-longest // 60_000)}"
-        yield Finding.warns(cause, f"set starting.offsets to error once the group has offsets{longer_still}")
+        yield Diagnostic.warns(cause, f"set starting.offsets to error once the group has offsets{longer_still}")
 
 
 class ClockReading(NamedTuple):
@@ -236,7 +236,7 @@ class ClockReading(NamedTuple):
     at: float
 
 
-def of_clocks(first: ClockReading, second: ClockReading) -> Iterator[Finding]:
+def of_clocks(first: ClockReading, second: ClockReading) -> Iterator[Diagnostic]:
     """
     Yield how far the clocks differ, as far as can be known without writing anything.
 
@@ -250,7 +250,7 @@ def of_clocks(first: ClockReading, second: ClockReading) -> Iterator[Finding]:
     if behind > CLOCK_SECONDS or ahead > CLOCK_SECONDS:
         way, by = ("behind", behind) if behind > 0 else ("ahead of", ahead)
         cause = f"this machine's clock is at least {by:.0f} s {way} the brokers' clocks"
-        yield Finding.warns(cause, "synchronize this machine, the executors and the brokers by NTP")
+        yield Diagnostic.warns(cause, "synchronize this machine, the executors and the brokers by NTP")
 
 
 def _retention_ms(topic: TopicFacts) -> int:

@@ -1,4 +1,4 @@
-"""The findings of a preflight, each with the facts that cause it, and none if all is well."""
+"""The diagnostics of a preflight, each with the facts that cause it, and none if all is well."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import ClassVar
 import pytest
 
 from app.cures import KafkaTools
-from app.driver.findings import (
+from app.driver.diagnostics import (
     UNLIMITED_MS,
     ClockReading,
-    Finding,
+    Diagnostic,
     Need,
     Severity,
     lacking,
@@ -62,18 +62,18 @@ class TestClusters:
 
     def test_one_that_does_not_feed_itself_warns(self) -> None:
         """It works, but its offsets are stored where no other tool looks."""
-        (finding,) = of_clusters(("a", "a"), ["raw"], self.WRITTEN)
+        (diagnostic,) = of_clusters(("a", "a"), ["raw"], self.WRITTEN)
 
-        assert Severity.WARNS is finding.severity
-        assert str(finding).startswith("sink.kafka is the source's cluster (id a): offsets are committed to")
+        assert Severity.WARNS is diagnostic.severity
+        assert str(diagnostic).startswith("sink.kafka is the source's cluster (id a): offsets are committed to")
 
     @pytest.mark.parametrize("ids", [("", "a"), ("a", ""), ("", "")], ids=["source", "sink", "neither"])
     def test_what_is_not_known_is_said(self, ids: tuple[str, str]) -> None:
         """There is no verdict about unknown ids. If no topic name is in both, it does not matter."""
-        (finding,) = of_clusters(ids, ["clean"], self.WRITTEN)
+        (diagnostic,) = of_clusters(ids, ["clean"], self.WRITTEN)
 
-        assert Severity.WARNS is finding.severity
-        assert "a cluster has no id: they may be the same topic" in str(finding)
+        assert Severity.WARNS is diagnostic.severity
+        assert "a cluster has no id: they may be the same topic" in str(diagnostic)
         assert [] == list(of_clusters(ids, ["raw"], self.WRITTEN))
 
 
@@ -82,21 +82,21 @@ class TestRights:
 
     def test_a_missing_right_refuses(self) -> None:
         """The service cannot run without it."""
-        (finding,) = lacking(Need("topic", "raw", ("Describe", "Read")), frozenset({"Describe"}), TOOLS)
+        (diagnostic,) = lacking(Need("topic", "raw", ("Describe", "Read")), frozenset({"Describe"}), TOOLS)
 
-        assert Severity.REFUSES is finding.severity
-        assert isinstance(finding.error, NotAllowed)
+        assert Severity.REFUSES is diagnostic.severity
+        assert isinstance(diagnostic.error, NotAllowed)
         assert (
             "Winnow lacks Read on topic 'raw': "
             "kafka-acls --bootstrap-server there:9092 --add --allow-principal User:NAME --operation Read --topic raw"
-        ) == str(finding)
+        ) == str(diagnostic)
 
     def test_a_right_that_only_a_part_needs_warns(self) -> None:
-        """The finding says which feature needs it."""
-        (finding,) = lacking(Need("group", "g", ("Read",), "winnow pause does not work"), frozenset(), TOOLS)
+        """The diagnostic says which feature needs it."""
+        (diagnostic,) = lacking(Need("group", "g", ("Read",), "winnow pause does not work"), frozenset(), TOOLS)
 
-        assert Severity.WARNS is finding.severity
-        assert str(finding).startswith("Winnow lacks Read on group 'g', so winnow pause does not work: kafka-acls ")
+        assert Severity.WARNS is diagnostic.severity
+        assert str(diagnostic).startswith("Winnow lacks Read on group 'g', so winnow pause does not work: kafka-acls ")
 
     @pytest.mark.parametrize("rights", [None, frozenset({"Read", "Write"})])
     def test_nothing_is_missing(self, rights: frozenset[str] | None) -> None:
@@ -139,7 +139,7 @@ class TestTopics:
     """Problems of topic settings."""
 
     def test_topics_as_they_should_be(self) -> None:
-        """There are no findings, nor if the settings may not be read."""
+        """There are no diagnostics, nor if the settings may not be read."""
         for each in (topic(), TopicFacts(None)):
             assert [] == [*of_source("raw", each, TOOLS), *of_destination("sink", "clean", each, TOOLS)]
             assert [] == [
@@ -149,26 +149,26 @@ class TestTopics:
 
     def test_a_compacted_source(self) -> None:
         """Records would vanish before they are read."""
-        (finding,) = of_source("raw", topic(cleanup_policy="compact,delete"), TOOLS)
+        (diagnostic,) = of_source("raw", topic(cleanup_policy="compact,delete"), TOOLS)
 
-        assert "the source 'raw' is compacted" in str(finding)
-        assert str(finding).endswith("there:9092 --alter --topic raw --add-config cleanup.policy=delete")
+        assert "the source 'raw' is compacted" in str(diagnostic)
+        assert str(diagnostic).endswith("there:9092 --alter --topic raw --add-config cleanup.policy=delete")
 
     def test_too_few_replicas_refuse(self) -> None:
         """No write would ever be acknowledged."""
-        (finding,) = of_destination("sink", "clean", topic(1, min_insync_replicas=2), TOOLS)
+        (diagnostic,) = of_destination("sink", "clean", topic(1, min_insync_replicas=2), TOOLS)
 
-        assert Severity.REFUSES is finding.severity
+        assert Severity.REFUSES is diagnostic.severity
         assert "the sink 'clean' accepts no records: its replication factor is 1 but min.insync.replicas is 2" in str(
-            finding
+            diagnostic
         )
 
     def test_the_time_of_writing(self) -> None:
         """An audit matches lines by their timestamp."""
-        (finding,) = of_times("clean", topic(message_timestamp_type="LogAppendTime"), TOOLS)
+        (diagnostic,) = of_times("clean", topic(message_timestamp_type="LogAppendTime"), TOOLS)
 
         assert "winnow audit cannot match them to their records: set lineage.headers to true, or kafka-configs" in str(
-            finding
+            diagnostic
         )
         assert [] == list(of_times("clean", topic(message_timestamp_type="CreateTime"), TOOLS))
 
@@ -177,18 +177,20 @@ class TestTopics:
         sink = {"message_timestamp_before_max_ms": DAY_MS}
         sources = {"a": topic(retention_ms=DAY_MS), "b": topic(retention_ms=-1), "c": topic(retention_ms=2 * DAY_MS)}
 
-        (finding,) = of_limits(sources, ("clean", topic(**sink)), TOOLS)
+        (diagnostic,) = of_limits(sources, ("clean", topic(**sink)), TOOLS)
 
-        assert "older than 1 day (message.timestamp.before.max.ms), but 'b' (and 1 more) keeps older" in str(finding)
+        assert "older than 1 day (message.timestamp.before.max.ms), but 'b' (and 1 more) keeps older" in str(diagnostic)
         assert [] == list(of_limits(sources, ("clean", topic(message_timestamp_type="LogAppendTime", **sink)), TOOLS))
         assert [] == list(of_limits(sources, ("clean", topic(message_timestamp_before_max_ms=UNLIMITED_MS)), TOOLS))
 
     def test_dead_letters_that_are_cut(self) -> None:
         """A dead letter's headers need room, too."""
-        (finding,) = of_sizes({"raw": topic(max_message_bytes=9000)}, ("dead", topic(max_message_bytes=1000)), TOOLS)
+        (diagnostic,) = of_sizes({"raw": topic(max_message_bytes=9000)}, ("dead", topic(max_message_bytes=1000)), TOOLS)
 
-        assert "accepts 1000 bytes (max.message.bytes), but 'raw' accepts 9000: larger rejected records" in str(finding)
-        assert str(finding).endswith("--add-config max.message.bytes=17192")
+        assert "accepts 1000 bytes (max.message.bytes), but 'raw' accepts 9000: larger rejected records" in str(
+            diagnostic
+        )
+        assert str(diagnostic).endswith("--add-config max.message.bytes=17192")
 
 
 class TestExpiry:
@@ -200,7 +202,7 @@ class TestExpiry:
         return list(map(str, of_expiry(sources, brokers, starting, checks=60, interval=10)))
 
     def test_offsets_that_outlive_the_records(self) -> None:
-        """The records that would be read again are gone; unknown settings cause no finding."""
+        """The records that would be read again are gone; unknown settings cause no diagnostic."""
         assert [] == self.found(10_080, 7 * DAY_MS)
         assert [] == self.found(None, -1)
 
@@ -248,28 +250,28 @@ class TestClocks:
 
 
 class TestRefuse:
-    """How a start handles findings."""
+    """How a start handles diagnostics."""
 
-    RIGHT = Finding.refuses(NotAllowed("may not", "allow it"))
-    OTHER = Finding.refuses(NotUsable("cannot", "mend it"))
-    WARNING = Finding.warns("soon", "mind it")
+    RIGHT = Diagnostic.refuses(NotAllowed("may not", "allow it"))
+    OTHER = Diagnostic.refuses(NotUsable("cannot", "mend it"))
+    WARNING = Diagnostic.warns("soon", "mind it")
 
     def test_warnings_are_returned(self) -> None:
         """The service still runs."""
         assert ["soon: mind it"] == refuse([self.WARNING])
 
     @pytest.mark.parametrize(
-        ("findings", "kind", "text"),
+        ("diagnostics", "kind", "text"),
         [
             ([RIGHT, WARNING], NotAllowed, "may not: allow it"),
             ([RIGHT, RIGHT], NotAllowed, "may not: allow it\nmay not: allow it"),
             ([RIGHT, OTHER], NotUsable, "may not: allow it\ncannot: mend it"),
         ],
     )
-    def test_all_refusals_are_raised(self, findings: list[Finding], kind: type[NotUsable], text: str) -> None:
+    def test_all_refusals_are_raised(self, diagnostics: list[Diagnostic], kind: type[NotUsable], text: str) -> None:
         """Missing rights alone are retried: a restarted broker knows no ACLs for a moment."""
         with pytest.raises(NotUsable) as raised:
-            refuse(findings)
+            refuse(diagnostics)
 
         assert kind is type(raised.value)
         assert text == str(raised.value)
