@@ -17,8 +17,8 @@ from app.status import log
 from tests.fakes import FakeClients, FakeClock, FakeKafka, Record, make_assignment, make_task_config
 from tests.fakes.driver import DriverKafka, FakeRound, FakeRounds, Result, works
 from tests.fakes.simulation import Inline, SimulatedStop, SimulatedTime
+from tests.independent import cleansed, line
 from tests.unit.driver.test_service import config
-from tests.unit.executor.test_task import cleansed, line
 
 AFTERNOON = 4 * 3600.0
 

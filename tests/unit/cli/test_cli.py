@@ -12,8 +12,8 @@ import yaml
 from click.testing import CliRunner
 
 from app.cli import main
+from tests.independent import cleansed, line
 from tests.unit.config.good import GOOD, TEXT
-from tests.unit.executor.test_task import cleansed, line
 from tests.unit.offsets.test_registry import THIRD_PARTY
 
 

@@ -18,7 +18,7 @@ from app.model import Assignment, Attempt, OffsetRange, Partition
 from app.watchdog import Watchdog
 from parsers.contract import Parsed
 from tests.fakes import FakeClients, FakeClock, FakeKafka, Record, make_assignment, make_task_config
-from tests.unit.executor.test_task import cleansed, line
+from tests.independent import cleansed, line
 from tests.unit.executor.test_trials import records
 
 A, B = Partition("raw", 0), Partition("raw", 3)

@@ -19,7 +19,7 @@ from app.executor.parse import parse
 from app.executor.trials import parse_apart
 from parsers.contract import Parsed
 from parsers.idc_access_log import IdcAccessLog
-from tests.unit.executor.test_task import cleansed, line
+from tests.independent import cleansed, line
 
 INNER = IdcAccessLog()
 DEADLY: Mapping[bytes, Callable[[], object]] = {
