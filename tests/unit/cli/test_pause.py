@@ -14,8 +14,8 @@ from app.driver.pause import PauseMark
 from app.errors import NotAllowed
 from app.model import Partition, Pause
 from tests.fakes.driver import DriverKafka
+from tests.fakes.pauses import PauseOffsets
 from tests.unit.config.good import GOOD
-from tests.unit.driver.test_pause import Store
 
 
 @pytest.mark.parametrize("trouble", [None, NotAllowed("Winnow lacks Read on group 'g.pause'", "allow it")])
@@ -23,7 +23,7 @@ def test_who_may_not_look_is_not_told_that_nothing_is_paused(
     trouble: Exception | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without the right to read the mark, the service works on but the command fails."""
-    store, file = Store(), tmp_path / "winnow.yaml"
+    store, file = PauseOffsets(), tmp_path / "winnow.yaml"
     file.write_text(yaml.safe_dump(GOOD))
     PauseMark(store, ["dead"]).set(Pause(5_000, "ops"))
     store.trouble = trouble
@@ -47,7 +47,7 @@ def test_it_says_how_soon_a_running_service_follows(
     """Without transactions a pause waits for the end of the round, which lasts three checks."""
     file = tmp_path / "winnow.yaml"
     file.write_text(yaml.safe_dump(GOOD | {"delivery.guarantee": guarantee}))
-    kafka = replace(DriverKafka().clients, pauses=PauseMark(Store(), ["dead"]))
+    kafka = replace(DriverKafka().clients, pauses=PauseMark(PauseOffsets(), ["dead"]))
     monkeypatch.setattr("app.start.clients", lambda _: kafka)
 
     done = CliRunner().invoke(main, [command, "-c", str(file)])
