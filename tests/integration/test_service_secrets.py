@@ -18,10 +18,9 @@ from confluent_kafka import Consumer
 from app.embedded.broker import HeldPorts
 from tests.independent import Written, line, produce, read
 from tests.integration.canaries import Canaries, files_in, processes
-from tests.integration.parsers import installed
+from tests.integration.parsers import DEADLY, installed
 from tests.integration.service import QUICK_START, Event, WinnowOnSpark, settings
 from tests.integration.test_refusals import LOGIN, GuardedBroker
-from tests.integration.test_service_poison import PARSER
 from tests.support.waiting import PATIENCE, until
 
 RECORDS = 200
@@ -126,7 +125,7 @@ def surroundings(canaries: Canaries, folder: Path) -> dict[str, str]:
     scratch = folder / "scratch"
     (folder / "sitecustomize.py").write_text(KEPT)
     return {
-        **installed(folder, "deadly", "Deadly", PARSER),
+        **installed(folder, "deadly", "Deadly", DEADLY),
         "WINNOW_KAFKA__SSL_KEYSTORE_PASSWORD": canaries["environment"].value,
         "TMPDIR": str(scratch),
         "JAVA_TOOL_OPTIONS": f"{QUICK_START['JAVA_TOOL_OPTIONS']} -Djava.io.tmpdir={scratch}",

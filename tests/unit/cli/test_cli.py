@@ -14,7 +14,6 @@ from click.testing import CliRunner
 from app.cli import main
 from tests.independent import cleansed, line
 from tests.unit.config.good import GOOD, TEXT
-from tests.unit.offsets.test_registry import THIRD_PARTY
 
 
 @pytest.fixture
@@ -280,16 +279,9 @@ def test_wrong_usage_ends_with_2(runner: CliRunner, arguments: list[str]) -> Non
     assert 2 == runner.invoke(main, arguments).exit_code
 
 
-def test_a_store_outside_transactions_is_refused_for_exactly_once(
-    runner: CliRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("third_party_store")
+def test_a_store_outside_transactions_is_refused_for_exactly_once(runner: CliRunner, tmp_path: Path) -> None:
     """Only at-least-once may use a store whose offsets do not move with their records."""
-    (tmp_path / "somebodys_store.py").write_text(THIRD_PARTY)
-    metadata = tmp_path / "somebodys_store-1.0.dist-info"
-    metadata.mkdir()
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: somebodys-store\nVersion: 1.0\n")
-    (metadata / "entry_points.txt").write_text("[winnow.offsets]\ndictionary = somebodys_store:Dictionary\n")
-    monkeypatch.syspath_prepend(tmp_path)
     file = tmp_path / "winnow.yaml"
     file.write_text(TEXT)
     store = ["--set", "offsets={store: {name: dictionary, url: x}}"]
