@@ -15,7 +15,7 @@ from tests.conftest import Topics
 from tests.independent import Written, by_partition, cleansed, committed, line, produce, read
 from tests.integration.in_process import run, services
 from tests.integration.service import settings
-from tests.integration.test_service_status import metrics
+from tests.integration.status_page import metrics
 from tests.support.waiting import until
 
 
