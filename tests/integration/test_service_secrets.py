@@ -18,9 +18,9 @@ from confluent_kafka import Consumer
 from app.embedded.broker import HeldPorts
 from tests.independent import Written, line, produce, read
 from tests.integration.canaries import Canaries, files_in, processes
+from tests.integration.guarded import LOGIN, GuardedBroker
 from tests.integration.parsers import DEADLY, installed
 from tests.integration.service import QUICK_START, Event, WinnowOnSpark, settings
-from tests.integration.test_refusals import LOGIN, GuardedBroker
 from tests.support.waiting import PATIENCE, until
 
 RECORDS = 200
