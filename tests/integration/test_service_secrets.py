@@ -20,7 +20,7 @@ from tests.independent import Written, line, produce, read
 from tests.integration.canaries import Canaries, files_in, processes
 from tests.integration.guarded import LOGIN, GuardedBroker
 from tests.integration.parsers import DEADLY, installed
-from tests.integration.service import QUICK_START, Event, WinnowOnSpark, settings
+from tests.integration.service import QUICK_START, Event, WinnowOnSpark, file_of, settings
 from tests.support.waiting import PATIENCE, until
 
 RECORDS = 200
@@ -231,8 +231,7 @@ def test_without_encryption_the_search_finds_a_secret_on_the_disk(
 
 def ended(config: Event, folder: Path, *command: str) -> tuple[int, str]:
     """Run a command to completion. Return its exit code and output."""
-    file = folder / "winnow.yaml"
-    file.write_text(json.dumps(config))
+    file = file_of(config, folder)
     name, *options = command
     run: list[Any] = [sys.executable, "-m", "app.cli", name, "-c", file, *options]
     done = subprocess.run(
