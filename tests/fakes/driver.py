@@ -12,23 +12,14 @@ from app.driver.stop import Stop
 from app.driver.tracker import StatusTracker
 from app.errors import NotAllowed, NotUsable
 from app.facts import BrokerFacts, TopicFacts
-from app.model import (
-    Assignment,
-    CommittedOffset,
-    Destination,
-    FirstWaiting,
-    Partition,
-    Receipt,
-    Topic,
-    Watermarks,
-)
+from app.model import Assignment, CommittedOffset, Destination, FirstWaiting, Partition, Receipt, Topic, Watermarks
 from app.offsets.contract import TransactionalOffsetStore
 from app.offsets.metadata import Counts, OffsetMetadata
 from app.runtime import Runtime, Timings
 from app.status import log
 from app.status.snapshot import About
 from tests.fakes import FakeOffsets
-from tests.fakes.pauses import NeverPaused
+from tests.fakes.pauses import PausedFor
 
 Result = list[Receipt] | Exception
 IMPATIENT = Timings(control_fence=0.01, fence_all=0.01)
@@ -77,7 +68,7 @@ class DriverKafka:
         """The partitions whose offsets the driver committed, in order."""
         self.compacted: set[str] = set()
         """The topics that accept only records with a key."""
-        self.pauses: Pauses = NeverPaused()
+        self.pauses: Pauses = PausedFor(0)
         self.ages: dict[Partition, FirstWaiting] = {}
         """The first waiting record of each partition."""
         self.clusters: FakeCluster | None = None

@@ -10,38 +10,24 @@ from app.model import CommittedOffset, Partition, Pause
 PAUSE = Pause(5_000, "ops 1")
 
 
-class NeverPaused:
-    """Pauses that nobody asks for."""
-
-    def read(self) -> Pause | None:
-        return None
-
-    def set(self, pause: Pause) -> None:
-        raise NotImplementedError
-
-    def renew(self) -> None:
-        raise NotImplementedError
-
-    def clear(self) -> None:
-        raise NotImplementedError
-
-
 class PausedFor:
     """A pause that lasts for a number of requests."""
 
     def __init__(self, times: int) -> None:
-        self.left = times
+        self.answers = [PAUSE] * times
+        self.last: Pause | None = None
         self.renewed: list[Pause] = []
 
     def read(self) -> Pause | None:
-        self.left -= 1
-        return PAUSE if self.left >= 0 else None
+        self.last = self.answers.pop() if self.answers else None
+        return self.last
 
     def set(self, pause: Pause) -> None:
         raise AssertionError("only a person sets a pause")
 
     def renew(self) -> None:
-        self.renewed += [PAUSE]
+        assert self.last, "nothing is paused"
+        self.renewed.append(self.last)
 
     def clear(self) -> None:
         raise AssertionError("only a person ends a pause")

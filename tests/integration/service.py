@@ -47,13 +47,6 @@ def settings(bootstrap: str, *, group: str, sources: list[str], sink: str, dead:
     }
 
 
-def file_of(config: Event, folder: Path) -> Path:
-    """Write a configuration into a folder, and return its file."""
-    file = folder / "winnow.yaml"
-    file.write_text(json.dumps(config))  # JSON is YAML
-    return file
-
-
 class Winnow:
     """
     A run of the service, by default with rounds in forked processes. A context manager that leaves no process behind.

@@ -20,7 +20,8 @@ from tests import independent
 from tests.conftest import Topics
 from tests.independent import Written, cleansed, commit, line, produce, read
 from tests.integration.in_process import run
-from tests.integration.service import file_of, settings
+from tests.integration.service import settings
+from tests.support.configuration import file_of
 from tests.support.logs import of_event
 
 LINES, RUBBISH = 20, 10

@@ -14,8 +14,9 @@ from tests.conftest import Topics
 from tests.independent import Record, Written, cleanse, client, line, produce, read
 from tests.integration.audits import BEGAN, audit, records
 from tests.integration.in_process import run
-from tests.integration.service import Event, file_of, settings
+from tests.integration.service import Event, settings
 from tests.integration.tasks import BOTH_BACKENDS, BOTH_GUARANTEES, make_stage
+from tests.support.configuration import file_of
 
 HEADER = "winnow.source"
 

@@ -14,7 +14,8 @@ from tests.conftest import Topics
 from tests.independent import Written, client, produce, read
 from tests.integration.audits import BEGAN, audit, records
 from tests.integration.in_process import Running, run
-from tests.integration.service import file_of, settings
+from tests.integration.service import settings
+from tests.support.configuration import file_of
 from tests.support.waiting import until
 
 

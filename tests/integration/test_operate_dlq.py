@@ -13,7 +13,8 @@ from app.embedded.broker import Cluster
 from tests.conftest import Topics
 from tests.independent import Written, committed, line, produce
 from tests.integration.in_process import run
-from tests.integration.service import file_of, settings
+from tests.integration.service import settings
+from tests.support.configuration import file_of
 
 BEGAN = 1_760_000_000_000
 

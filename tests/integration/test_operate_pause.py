@@ -13,7 +13,8 @@ from app.embedded.broker import Cluster
 from tests.conftest import Topics
 from tests.independent import Written, cleansed, committed, line, produce, read
 from tests.integration.in_process import Running
-from tests.integration.service import file_of, settings
+from tests.integration.service import settings
+from tests.support.configuration import file_of
 from tests.support.waiting import until
 
 

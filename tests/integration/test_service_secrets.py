@@ -20,7 +20,8 @@ from tests.independent import Written, line, produce, read
 from tests.integration.canaries import Canaries, files_in, processes
 from tests.integration.guarded import LOGIN, GuardedBroker
 from tests.integration.parsers import DEADLY, installed
-from tests.integration.service import QUICK_START, Event, WinnowOnSpark, file_of, settings
+from tests.integration.service import QUICK_START, Event, WinnowOnSpark, settings
+from tests.support.configuration import file_of
 from tests.support.waiting import PATIENCE, until
 
 RECORDS = 200

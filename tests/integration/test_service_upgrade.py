@@ -16,15 +16,7 @@ from app.embedded.broker import Cluster
 from app.model import Partition, transactional_id
 from tests import upgrade
 from tests.conftest import Topics
-from tests.independent import (
-    Feeder,
-    _member,
-    amiss,
-    by_partition,
-    client,
-    produce,
-    read,
-)
+from tests.independent import Feeder, _member, amiss, by_partition, client, produce, read
 from tests.integration.service import Winnow, WinnowOnSpark
 from tests.support.waiting import until
 from tests.upgrade import FIRST_VERSION_RUNS, GROUP, PAGE, PARTITIONS, SOURCE, require_it_goes_on

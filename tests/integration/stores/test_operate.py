@@ -14,8 +14,8 @@ from app.embedded.broker import Cluster
 from app.offsets.metadata import OffsetMetadata
 from tests.conftest import Topics
 from tests.independent import read
-from tests.integration.service import file_of
 from tests.integration.stores.stage import STORES, StoreStage
+from tests.support.configuration import file_of
 
 
 @pytest.mark.usefixtures("brief_looks")

@@ -21,8 +21,8 @@ from app.cli import main
 from app.embedded.broker import Cluster
 from tests import independent
 from tests.conftest import Topics
-from tests.integration.service import file_of
 from tests.integration.stores.stage import STORES, StoreStage, lines
+from tests.support.configuration import file_of
 from tests.support.logs import of_event
 
 REMEMBERING = pytest.mark.parametrize("store", STORES, indirect=True)
