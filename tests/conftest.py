@@ -24,7 +24,8 @@ from tests.support.streams import Streams
 # No deadline for an example: durations mean nothing on a busy machine.
 hypothesis.settings.register_profile("winnow", deadline=None)
 hypothesis.settings.load_profile("winnow")
-
+# The asserts of these modules explain themselves, too.
+pytest.register_assert_rewrite("tests.integration", "tests.upgrade")
 
 QUICK_JAVA = quick_java()
 ORDER = ("containers", "neighbours", "unit", "deploy", "integration/three_nodes", "integration")

@@ -31,7 +31,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # not in its __all__
 
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, until
 
 Place = tuple[str, int]
 T = TypeVar("T")
@@ -80,6 +80,11 @@ def line(number: int, partition: int = 0) -> bytes:
     fields[0:8] = b"3111", b"238", b"20171112132902", b"58.223.1.112", b"202.102.92.18", b"59948", b"80", b"x.cn"
     fields[13] = b"http://x.cn/%d/%d" % (partition, number)
     return b"<<<!>>>" + b"<<<!>>>,<<<!>>>".join(fields) + b"<<<!>>>"
+
+
+def lines(first: int, last: int, *partitions: int) -> list[Written]:
+    """Return good raw lines to write, the same numbers for each of these partitions. The key of each is its number."""
+    return [Written(line(n, partition), b"%d" % n, partition) for partition in partitions for n in range(first, last)]
 
 
 def cleansed(number: int, partition: int = 0) -> bytes:
@@ -136,16 +141,16 @@ def read(bootstrap: str, topic: str) -> list[Record]:
     """Return all records of a topic, read_committed. Fail if an open transaction blocks its end."""
     # Without empty partitions: librdkafka 2.16 fetches a partition forever if it is unassigned right after its
     # assignment.
-    until = {place: end for place, end in ends(bootstrap, topic).items() if end}
-    if not until:
+    last = {place: end for place, end in ends(bootstrap, topic).items() if end}
+    if not last:
         return []
     consumer, deadline = _consumer(bootstrap), time.monotonic() + PATIENCE
     consumer.list_topics(topic, timeout=PATIENCE)  # otherwise a timer of 1 s finds the leaders of a new topic
-    consumer.assign([TopicPartition(*place, OFFSET_BEGINNING) for place in until])
+    consumer.assign([TopicPartition(*place, OFFSET_BEGINNING) for place in last])
     records: list[Record] = []
-    reached = dict.fromkeys(until, 0)
-    while any(reached[place] < end for place, end in until.items()):
-        assert time.monotonic() < deadline, f"{topic} is readable only up to {reached}, but ends at {until}"
+    reached = dict.fromkeys(last, 0)
+    while any(reached[place] < end for place, end in last.items()):
+        assert time.monotonic() < deadline, f"{topic} is readable only up to {reached}, but ends at {last}"
         for message in consumer.consume(10_000, 0.01):
             if message.error() is None:
                 records.append(_record(message))
@@ -153,6 +158,11 @@ def read(bootstrap: str, topic: str) -> list[Record]:
                 _note_end(message, reached)
     consumer.unassign()
     return sorted(records, key=lambda record: (record.partition, record.offset))
+
+
+def arrived(bootstrap: str, topic: str, count: int) -> None:
+    """Wait until a topic has this many records."""
+    until(lambda: len(read(bootstrap, topic)) >= count, f"{count} records")
 
 
 @cache
@@ -312,10 +322,8 @@ class Feeder:
         while not self._stop.wait(0.05):
             for partition in set(range(self._partitions)) - self.paused:
                 first = self.written[partition]
-                numbers = range(first, first + self._lines)
-                lines = [Written(line(n, partition), b"%d" % n, partition) for n in numbers]
-                send(self._producer, self._topic, lines, self._failures)
-                self.written[partition] += len(lines)
+                send(self._producer, self._topic, lines(first, first + self._lines, partition), self._failures)
+                self.written[partition] += self._lines
 
 
 def sequence(written: Mapping[int, int]) -> dict[int, list[bytes]]:

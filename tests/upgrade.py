@@ -16,11 +16,13 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from app.embedded.broker import Broker
-from tests.independent import Record, Written, line, produce, read
-from tests.integration.service import WinnowOnSpark, settings
+from app.offsets.metadata import UNKNOWN, OffsetMetadata
+from tests.independent import Record, Written, amiss, line, lines, produce, read, values
+from tests.integration.service import Winnow, WinnowOnSpark, settings
 
 COMMIT = "86e68a37cd4acd3175631b5617a8520113f254d4"
 """The last commit of 0.1.0, before the second version of the offset metadata."""
@@ -29,6 +31,8 @@ FILE = ROOT / "tests/data/written-by-0.1.0.json"
 GOOD, PARTITIONS = 30, 2
 """How many valid lines 0.1.0 was given in each partition, and how many partitions. One invalid line follows in each."""
 SOURCE, SINK, DEAD, GROUP = "raw", "clean", "dead", "winnow-0.1.0"
+PAGE = {"http": {"port": 0}}
+"""Settings unknown to 0.1.0. Without them two concurrent tests would use the same port."""
 
 
 class Left(NamedTuple):
@@ -54,7 +58,7 @@ def given() -> list[Written]:
         record
         for partition in range(PARTITIONS)
         for record in (
-            *(Written(line(n, partition), b"%d" % n, partition) for n in range(GOOD)),
+            *lines(0, GOOD, partition),
             Written(b"bad %d" % partition, b"bad", partition, headers=[("trace", b"7")]),
         )
     ]
@@ -86,6 +90,11 @@ def is_at_hand() -> bool:
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
+FIRST_VERSION_RUNS = pytest.mark.skipif(
+    not is_at_hand(), reason="git does not have the commit of 0.1.0 here: fetch the whole history"
+)
+
+
 def unpacked(folder: Path) -> dict[str, str]:
     """Unpack 0.1.0 into a folder. Return the environment in which Python and Spark's workers import it."""
     command = ["git", "-C", str(ROOT), "archive", COMMIT, "app", "parsers"]
@@ -114,6 +123,32 @@ def offsets(bootstrap: str, group: str, topic: str) -> dict[int, tuple[int, str]
     finally:
         consumer.close()
     return {at.partition: (at.offset, at.metadata or "") for at in found}
+
+
+def require_it_goes_on(bootstrap: str, tmp_path: Path, source: str, sink: str, dead: str) -> None:
+    """Run this version after 0.1.0."""
+    before = offsets(bootstrap, sink, source)
+    for partition in range(PARTITIONS):
+        more = [line(n, partition) for n in range(GOOD, 2 * GOOD)] + [b"bad again"]
+        produce(bootstrap, source, [Written(value, None, partition) for value in more])
+
+    now = settings_of(bootstrap, sink, source, sink, dead) | PAGE
+    with Winnow(now, tmp_path, "--until-end") as current:
+        assert 0 == current.code()
+
+    assert all(metadata.startswith("winnow topic=") for _, metadata in before.values())
+    assert {} == amiss(dict.fromkeys(range(PARTITIONS), 2 * GOOD), read(bootstrap, sink))
+    letters = values(read(bootstrap, dead))
+    assert sorted([b"bad 0", b"bad 1", b"bad again", b"bad again"]) == sorted(value or b"" for value in letters)
+    for offset, text in offsets(bootstrap, sink, source).values():
+        found = OffsetMetadata.parse(text)
+        assert (2 * (GOOD + 1), 0, 2 * (GOOD + 1), 2 * GOOD) == (
+            offset,
+            found.since,
+            found.counts.records,
+            found.counts.out,
+        )
+        assert {UNKNOWN: 1, "no_marker": 1} == found.counts.dead
 
 
 def transactional_ids(bootstrap: str) -> list[str]:

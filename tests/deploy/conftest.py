@@ -22,6 +22,10 @@ DOCKERFILE = ROOT / "docker/Dockerfile"
 ENTRYPOINT = ROOT / "docker/entrypoint.sh"
 COMPOSE = ROOT / "docker/compose.yaml"
 CRD = ROOT.parent / "shared/crds/sparkapplication-crd-v2.5.2.yaml"
+CUSTOM = "SparkApplication"
+"""The kind that this CRD defines."""
+VERSIONS = [f"1.{minor}" for minor in range(30, 38)]
+"""The versions of Kubernetes whose schemas the manifests must match."""
 
 
 def documents(path: Path) -> list[Document]:

@@ -17,8 +17,7 @@ import yaml
 
 from app import __version__
 from tests.deploy.chart import ALERTS, CHART, PLAIN, plain, render
-from tests.deploy.conftest import Document, by_name, documents_in
-from tests.deploy.test_manifests import CUSTOM, VERSIONS
+from tests.deploy.conftest import CUSTOM, VERSIONS, Document, by_name, documents_in
 
 SCORE = shutil.which("kube-score")
 KUBE_SCORE_IGNORES = [

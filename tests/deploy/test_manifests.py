@@ -10,10 +10,8 @@ import kubernetes_validate
 import pytest
 
 from tests.deploy.chart import render
-from tests.deploy.conftest import CRD, Document, documents, documents_in
+from tests.deploy.conftest import CRD, CUSTOM, VERSIONS, Document, documents, documents_in
 
-CUSTOM = "SparkApplication"
-VERSIONS = [f"1.{minor}" for minor in range(30, 38)]
 # Like a checkpoint, each of these can outlive the pod that mounts it.
 LASTING_VOLUMES = {"persistentVolumeClaim", "ephemeral", "hostPath", "nfs", "csi", "local", "awsElasticBlockStore"}
 

@@ -4,42 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+from app.config import Config, load
 from app.cures import KafkaTools
-from app.driver.clients import Clients, Pauses
+from app.driver.clients import Clients, Pauses, Rounds
+from app.driver.service import Service
+from app.driver.stop import Stop
+from app.driver.tracker import StatusTracker
 from app.errors import NotAllowed, NotUsable
 from app.facts import BrokerFacts, TopicFacts
-from app.model import (
-    Assignment,
-    CommittedOffset,
-    Destination,
-    FirstWaiting,
-    Partition,
-    Pause,
-    Receipt,
-    Topic,
-    Watermarks,
-)
+from app.model import Assignment, CommittedOffset, Destination, FirstWaiting, Partition, Receipt, Topic, Watermarks
 from app.offsets.contract import TransactionalOffsetStore
 from app.offsets.metadata import Counts, OffsetMetadata
+from app.runtime import Runtime, Timings
+from app.status import log
+from app.status.snapshot import About
 from tests.fakes import FakeOffsets
+from tests.fakes.pauses import PausedFor
 
 Result = list[Receipt] | Exception
-
-
-class NeverPaused:
-    """Pauses that nobody asks for."""
-
-    def read(self) -> Pause | None:
-        return None
-
-    def set(self, pause: Pause) -> None:
-        raise NotImplementedError
-
-    def renew(self) -> None:
-        raise NotImplementedError
-
-    def clear(self) -> None:
-        raise NotImplementedError
+IMPATIENT = Timings(control_fence=0.01, fence_all=0.01)
 
 
 class DriverKafka:
@@ -85,7 +68,7 @@ class DriverKafka:
         """The partitions whose offsets the driver committed, in order."""
         self.compacted: set[str] = set()
         """The topics that accept only records with a key."""
-        self.pauses: Pauses = NeverPaused()
+        self.pauses: Pauses = PausedFor(0)
         self.ages: dict[Partition, FirstWaiting] = {}
         """The first waiting record of each partition."""
         self.clusters: FakeCluster | None = None
@@ -294,3 +277,30 @@ def works(kafka: DriverKafka, then: Callable[[], object] = lambda: None) -> Call
         return receipts
 
     return act
+
+
+def config(*assignments: str) -> Config:
+    """Load a configuration that differs from the defaults in these assignments."""
+    flags = ["group.id=g", "source.topics=raw", "sink.topic=clean", "dead.letters.topic=dead"]
+    return load(None, [*flags, "kafka.bootstrap.servers=nowhere:9092", *assignments], {})
+
+
+def service(
+    kafka: DriverKafka,
+    rounds: FakeRounds,
+    settings: Config | None = None,
+    stop: Stop | None = None,
+    *,
+    runtime: Runtime = Runtime(timings=IMPATIENT),  # noqa: B008  # it holds nothing
+    start: Callable[[], Rounds] | None = None,
+) -> Service:
+    """Make a service on a fake Kafka that never waits long for a fence."""
+    tracker = StatusTracker("g", [log.write], runtime, about=About(sink="clean"))
+    return Service(
+        settings or config(),
+        kafka.clients,
+        start or (lambda: rounds),
+        stop=stop or Stop(),
+        tracker=tracker,
+        runtime=runtime,
+    )

@@ -9,8 +9,7 @@ from tests import upgrade
 from tests.conftest import Topics
 from tests.independent import produce
 from tests.integration.service import WinnowOnSpark
-from tests.integration.test_service_upgrade import FIRST_VERSION_RUNS, require_it_goes_on
-from tests.upgrade import PARTITIONS
+from tests.upgrade import FIRST_VERSION_RUNS, PARTITIONS, require_it_goes_on
 
 
 @FIRST_VERSION_RUNS
@@ -22,4 +21,4 @@ def test_it_goes_on_after_the_first_version(broker: Cluster, topics: Topics, tmp
     old = upgrade.unpacked(tmp_path / "0.1.0")
     with WinnowOnSpark(config, tmp_path, "--until-end", environment=old) as first:
         assert 0 == first.code()
-    require_it_goes_on(broker, tmp_path, source, sink, dead)
+    require_it_goes_on(broker.bootstrap, tmp_path, source, sink, dead)

@@ -11,6 +11,7 @@ from app.embedded.broker import Broker
 from app.runtime import Runtime, Timings
 from app.start import clients
 from tests.conftest import QUICK_JAVA
+from tests.integration.secured import SecuredBroker
 from tests.integration.service import Winnow
 from tests.support.leftovers import _nothing_is_left_running
 
@@ -49,3 +50,11 @@ def brief_looks(monkeypatch: pytest.MonkeyPatch) -> None:
 def centre(request: pytest.FixtureRequest) -> Broker | None:
     """Return the cluster of the sink, the dead letters and the offsets; None if it is the source's."""
     return request.getfixturevalue("second") if request.param == "two clusters" else None
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
+    """Return the broker and its token server."""
+    broker = SecuredBroker(tmp_path_factory.mktemp("secured"))
+    with broker.tokens, broker:
+        yield broker

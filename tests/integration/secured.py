@@ -26,7 +26,9 @@ from cryptography import x509
 
 from app.embedded.broker import Broker, HeldPorts
 from tests.conftest import QUICK_JAVA
+from tests.independent import Written, amiss, committed, line, produce, read, values
 from tests.integration.certificates import Authority
+from tests.integration.service import Event, settings
 from tests.integration.tokens import AUDIENCE, CLIENT, ISSUER, SECRET, TokenServer
 
 USER, PASSWORD = "winnow", "r1ght-4f2c81"
@@ -232,3 +234,28 @@ def settled(broker: B) -> B:
             return broker
         time.sleep(0.1)
     raise TimeoutError("no coordinator answers")
+
+
+def stage(broker: SecuredBroker, way: str, name: str) -> Event:
+    """Create topics and grant the required rights. Return the configuration of a service with this login method."""
+    group = f"{name}-{time.monotonic_ns()}"
+    roles = {role: broker.create_topic(f"{group}.{role}", 2) for role in ("raw", "clean", "dead")}
+    allow(broker, needed(group, *roles.values()))
+    config = settings("", group=group, sources=[roles["raw"]], sink=roles["clean"], dead=roles["dead"])
+    return config | {"kafka": broker.login(way), "http": {"enabled": False}}
+
+
+def write(broker: SecuredBroker, source: str, first: int, last: int) -> None:
+    """Write numbered lines to each of two partitions, followed by invalid ones."""
+    for partition in range(2):
+        lines = [Written(line(n, partition), None, partition) for n in range(first, last)]
+        produce(broker.bootstrap, source, [*lines, Written(b"rubbish", None, partition)])
+
+
+def assert_exactly_once(broker: SecuredBroker, config: Event, lines: int, rubbish: int) -> None:
+    """Require that an independent reader finds each line once and in order, all dead letters, and the final offset."""
+    (source,), group = config["source"]["topics"], config["group.id"]
+    assert {} == amiss({0: lines, 1: lines}, read(broker.bootstrap, config["sink"]["topic"]))
+    assert rubbish * [b"rubbish"] == values(read(broker.bootstrap, config["dead.letters"]["topic"]))
+    everything = lines + rubbish // 2
+    assert {(source, 0): everything, (source, 1): everything} == committed(broker.bootstrap, group, source)

@@ -146,6 +146,11 @@ class Winnow:
 
         return until(found, f"{event!r} in the log")[0]
 
+    def said(self) -> str:
+        """Return the one line that it has printed for a person."""
+        (line,) = [line for line in self.noise if line.startswith("winnow: ")]
+        return line
+
     def code(self) -> int:
         """Wait for the end of the service, and return the exit code."""
         self._remember_tree()
@@ -198,6 +203,13 @@ class WinnowOnSpark(Winnow):
         """The JVMs that it started."""
         below = psutil.Process(self._process.pid).children(recursive=True)
         return [process for process in below if "java" in process.name()]
+
+
+def refusal(config: Event, folder: Path) -> str:
+    """Run the service until it exits with 3, and return the one line that it prints."""
+    with Winnow(config, folder) as service:
+        assert 3 == service.code()
+    return service.said()
 
 
 def working(root: psutil.Process) -> Iterator[psutil.Process]:

@@ -12,20 +12,11 @@ from app.embedded.broker import Cluster
 from app.model import Guarantee
 from tests import independent
 from tests.conftest import Topics
-from tests.independent import Written, by_partition, cleansed, committed, line, produce, read
+from tests.independent import Written, arrived, by_partition, cleansed, committed, line, lines, produce, read
 from tests.integration.in_process import run, services
 from tests.integration.service import settings
-from tests.integration.test_service_status import metrics
+from tests.integration.status_page import metrics
 from tests.support.waiting import until
-
-
-def lines(first: int, last: int, *partitions: int) -> list[Written]:
-    return [Written(line(n, partition), b"%d" % n, partition) for partition in partitions for n in range(first, last)]
-
-
-def arrived(broker: Cluster, topic: str, count: int) -> None:
-    """Wait until a topic has this many records."""
-    until(lambda: len(read(broker.bootstrap, topic)) >= count, f"{count} records")
 
 
 def test_retention_overtakes_a_running_service(broker: Cluster, topics: Topics) -> None:
@@ -49,7 +40,7 @@ def test_retention_overtakes_a_running_service(broker: Cluster, topics: Topics) 
     produce(broker.bootstrap, source, lines(0, 10, 0, 1))
     with services(*configs) as (told, ends):
         for sink in sinks.values():
-            arrived(broker, sink, 20)
+            arrived(broker.bootstrap, sink, 20)
         upstream = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": source})
         upstream.init_transactions(30)
         upstream.begin_transaction()
@@ -62,8 +53,8 @@ def test_retention_overtakes_a_running_service(broker: Cluster, topics: Topics) 
         skipped = told.wait_for("offsets_skipped")
         upstream.abort_transaction(30)
         produce(broker.bootstrap, source, lines(16, 20, 0, 1))
-        arrived(broker, sinks["error"], 24)
-        arrived(broker, sinks["nearest"], 28)
+        arrived(broker.bootstrap, sinks["error"], 24)
+        arrived(broker.bootstrap, sinks["nearest"], 28)
         pages = [metrics(each["url"]) for each in told.all("status_page_up")]
         codes = [end() for end in ends]
 

@@ -17,12 +17,10 @@ from hypothesis import strategies as st
 from app.embedded.broker import Cluster
 from app.errors import Fenced, OffsetMoved, Transient
 from app.headers import Headers
-from app.kafka.acknowledged import AcknowledgedWriter
 from app.kafka.backend import PLAIN, Backend, best_backend, why_not_bulk
 from app.kafka.clients import TaskClients
 from app.kafka.consumer import TaskConsumer
 from app.kafka.fence import KafkaFence
-from app.kafka.writers import TransactionalWriter
 from app.model import Guarantee, Partition, Receipt
 from app.offsets.metadata import OffsetMetadata
 from app.records import Chunk, Lines, OutgoingRecord
@@ -30,6 +28,7 @@ from tests.conftest import Topics
 from tests.fakes.parsers import WRONG, Wrong
 from tests.independent import Record, Written, cleansed, committed, line, produce, read, values
 from tests.integration.tasks import BOTH_BACKENDS, BOTH_GUARANTEES, LARGE, Stage, alter, make_stage, noise
+from tests.integration.writers import make_lines, writing
 from tests.support.waiting import until
 
 MEBIBYTE = 1 << 20
@@ -70,12 +69,6 @@ def chunks_until(consumer: TaskConsumer, enough: Callable[[list[Chunk]], object]
 def ended(chunks: list[Chunk]) -> list[tuple[Partition, int]]:
     """Return the ends that were reported."""
     return [end for chunk in chunks for end in chunk.ends]
-
-
-def make_lines(*texts: bytes | None, key: bytes | None = None, timestamp: int = 1) -> Lines:
-    """Make lines that all have this key."""
-    rows = np.zeros(len(texts), np.int32)
-    return Lines(pa.array(texts, pa.binary()), rows, pa.array([key], pa.binary()), np.array([timestamp]))
 
 
 @BOTH_BACKENDS
@@ -368,19 +361,6 @@ def test_lines_keep_headers(broker: Cluster, topics: Topics, backend: Backend, g
     last = [("host", b""), ("ü", b"x" * 1_000)]
     expected = [(b"2", [("ü", b"\x00\xff")]), (b"3", last), (b"4", last), (b"5", [])]
     assert expected == [(record.value, record.kept_headers) for record in stage.cleansed()]
-
-
-@contextmanager
-def writing(stage: Stage, backend: Backend) -> Iterator[TransactionalWriter | AcknowledgedWriter]:
-    """Open a writer for the first partition."""
-    clients = TaskClients(stage.task_config, backend)
-    consumer = clients.consumer()
-    writer = clients.writer(Partition(stage.source, 0), clients.offsets(consumer))
-    try:
-        yield writer
-    finally:
-        writer.discard()
-        consumer.close()
 
 
 @BOTH_BACKENDS

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from collections.abc import Callable
@@ -22,6 +21,7 @@ from tests.conftest import Topics
 from tests.independent import Written, cleansed, commit, line, produce, read
 from tests.integration.in_process import run
 from tests.integration.service import settings
+from tests.support.configuration import file_of
 from tests.support.logs import of_event
 
 LINES, RUBBISH = 20, 10
@@ -98,7 +98,7 @@ def test_who_does_as_told_goes_on(
 
     told = trouble(stage)
     (command,) = set(re.findall(r"winnow (offsets reset -c winnow\.yaml.*? --to-[a-z]+(?: OFFSET)?)", told))
-    (file := tmp_path / "winnow.yaml").write_text(json.dumps(stage.config))
+    file = file_of(stage.config, tmp_path)
     typed = command.replace("winnow.yaml", str(file)).replace("OFFSET", str(LINES + RUBBISH))
     done = CliRunner().invoke(main, shlex.split(typed))
 

@@ -14,19 +14,11 @@ import psutil
 import pytest
 
 from tests.integration.service import end
-from tests.integration.test_service_status import ask
+from tests.integration.status_page import ask, is_ready
 from tests.support.spark import QUICK
 from tests.support.waiting import alive_after, until
 
 pytestmark = pytest.mark.integration
-
-
-def up(url: str) -> bool:
-    """Return whether the page's service is running on the source."""
-    try:
-        return ask(f"{url}readyz")[0] == 200
-    except OSError:
-        return False
 
 
 def test_the_page_stays_up(tmp_path: Path) -> None:
@@ -44,7 +36,7 @@ def test_the_page_stays_up(tmp_path: Path) -> None:
         assert demo.poll() is None
         first, *others = re.findall(r"http://[\d.:]+/", printed.read_text())
         assert [first] == others
-        until(lambda: up(first), "the service works again")
+        until(lambda: is_ready(first), "the service works again")
         status = json.loads(ask(f"{first}api/status")[1])
         assert (8, 0) == (len(status["partitions"]), status["lag"])
         below = psutil.Process(demo.pid).children(recursive=True)

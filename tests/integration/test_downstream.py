@@ -12,7 +12,7 @@ from app.kafka.backend import best_backend
 from tests.conftest import Topics
 from tests.independent import cleansed
 from tests.integration.tasks import make_stage
-from tests.integration.test_conformance import make_lines, writing
+from tests.integration.writers import make_lines, writing
 
 PAGE = Path(__file__).parents[2] / "docs/integrations.md"
 

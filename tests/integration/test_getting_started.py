@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from app.embedded.broker import Cluster, HeldPorts
 from tests.integration.service import QUICK_START
-from tests.integration.test_demo import up
+from tests.integration.status_page import is_ready
 from tests.support.docs import commands
 from tests.support.waiting import PATIENCE, until
 
@@ -38,7 +38,7 @@ def test_getting_started(broker: Cluster, tmp_path: Path) -> None:
     until(lambda: answers(broker), "the broker has made the topic of the groups' offsets")
     printed = {command: follow(command, shown, tmp_path) for command, shown in before}
     with running(f"{service} --set http.port={port}", tmp_path):
-        until(lambda: up(f"http://127.0.0.1:{port}/"), "the service is ready")
+        until(lambda: is_ready(f"http://127.0.0.1:{port}/"), "the service is ready")
         printed |= {command: follow(command, shown, tmp_path) for command, shown in after}
 
     (read,) = (output for command, output in printed.items() if "Consumer(" in command)

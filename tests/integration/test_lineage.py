@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -13,10 +12,11 @@ from app.kafka.backend import Backend
 from app.model import Guarantee
 from tests.conftest import Topics
 from tests.independent import Record, Written, cleanse, client, line, produce, read
+from tests.integration.audits import BEGAN, audit, records
 from tests.integration.in_process import run
 from tests.integration.service import Event, settings
 from tests.integration.tasks import BOTH_BACKENDS, BOTH_GUARANTEES, make_stage
-from tests.integration.test_operate_audit import BEGAN, audit, records
+from tests.support.configuration import file_of
 
 HEADER = "winnow.source"
 
@@ -53,12 +53,6 @@ def written(broker: Cluster, topics: Topics) -> Event:
     """Return a configuration with lineage headers."""
     source, sink, dead = topics("raw", 3), topics("clean", 2), topics("dead", 2)
     return settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead, lineage={"headers": True})
-
-
-def file_of(config: Event, folder: Path) -> Path:
-    file = folder / "winnow.yaml"
-    file.write_text(json.dumps(config))
-    return file
 
 
 def test_an_audit_after_the_sink_has_grown(broker: Cluster, written: Event, tmp_path: Path) -> None:

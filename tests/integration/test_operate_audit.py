@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -13,28 +11,18 @@ from confluent_kafka import TopicPartition
 from app.cli import main
 from app.embedded.broker import Cluster
 from tests.conftest import Topics
-from tests.independent import Written, client, line, produce, read
+from tests.independent import Written, client, produce, read
+from tests.integration.audits import BEGAN, audit, records
 from tests.integration.in_process import Running, run
 from tests.integration.service import settings
+from tests.support.configuration import file_of
 from tests.support.waiting import until
-
-BEGAN = 1_760_000_000_000
-
-
-def audit(file: Path, *arguments: str) -> tuple[int, dict[str, Any]]:
-    done = CliRunner().invoke(main, ["audit", "-c", str(file), "--json", *(arguments or ("--from", str(BEGAN)))])
-    *_, last = done.stdout.splitlines() or [""]  # a service in this process logs there, too
-    return done.exit_code, json.loads(last) if last else {"stderr": done.stderr}
 
 
 def summary(file: Path) -> tuple[int, str]:
     """Run it for a person, who reads its last line."""
     done = CliRunner().invoke(main, ["audit", "-c", str(file), "--from", str(BEGAN)])
     return done.exit_code, (done.stdout + done.stderr).splitlines()[-1]
-
-
-def records(begin: int, end: int) -> list[Written]:
-    return [Written(line(n) if n % 5 else b"rubbish %d" % n, b"k", n % 3, BEGAN + n) for n in range(begin, end)]
 
 
 @pytest.mark.parametrize("more", [{}, {"key": "houseid", "partitioner": "key"}], ids=["by source", "by key"])
@@ -45,8 +33,7 @@ def test_each_anomaly_is_found_where_it_is(
     source, sink, dead, broken = topics("raw", 3), topics("clean", 2), topics("dead", 2), topics("broken", 2)
     config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead)
     config["sink"] |= more
-    file = tmp_path / "winnow.yaml"
-    file.write_text(json.dumps(config))
+    file = file_of(config, tmp_path)
     produce(broker.bootstrap, source, records(0, 300))
     assert 0 == run(config)[0]
 
@@ -83,8 +70,7 @@ def test_what_cannot_be_judged(broker: Cluster, topics: Topics, tmp_path: Path) 
     """Records deleted by retention and partitions without an offset are reported as unjudged, also by the exit code."""
     source, sink, dead = topics("raw", 3), topics("clean", 2), topics("dead", 2)
     config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead)
-    file = tmp_path / "winnow.yaml"
-    file.write_text(json.dumps(config))
+    file = file_of(config, tmp_path)
     produce(broker.bootstrap, source, records(0, 300))
     assert 0 == run(config)[0]
     late = records(0, 300)[291]  # in the first partition; its line is one of the last
@@ -116,8 +102,7 @@ def test_beside_a_running_service(broker: Cluster, topics: Topics, tmp_path: Pat
     """An audit judges what is committed, while more records flow."""
     source, sink, dead = topics("raw", 3), topics("clean", 2), topics("dead", 2)
     config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead)
-    file = tmp_path / "winnow.yaml"
-    file.write_text(json.dumps(config))
+    file = file_of(config, tmp_path)
     with Running(config):
         audited = 0
         for begin in range(0, 1_500, 300):

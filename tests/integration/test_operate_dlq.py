@@ -14,6 +14,7 @@ from tests.conftest import Topics
 from tests.independent import Written, committed, line, produce
 from tests.integration.in_process import run
 from tests.integration.service import settings
+from tests.support.configuration import file_of
 
 BEGAN = 1_760_000_000_000
 
@@ -22,8 +23,7 @@ def test_the_dead_letters(broker: Cluster, topics: Topics, tmp_path: Path) -> No
     """It lists the newest dead letters, shows one in full, and counts them by reason, regardless of control records."""
     source, sink, dead = topics("raw", 2), topics("clean"), topics("dead", 2)
     config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead)
-    file = tmp_path / "winnow.yaml"
-    file.write_text(json.dumps(config))
+    file = file_of(config, tmp_path)
     for n in range(10):
         value = (b"rubbish", b"", line(n))[n % 3]
         produce(broker.bootstrap, source, [Written(value, b"key", n % 2, BEGAN + n * 1_000, [("own", b"1")])])

@@ -14,6 +14,7 @@ from tests.conftest import Topics
 from tests.independent import Written, cleansed, committed, line, produce, read
 from tests.integration.in_process import Running
 from tests.integration.service import settings
+from tests.support.configuration import file_of
 from tests.support.waiting import until
 
 
@@ -26,8 +27,7 @@ def test_a_pause_that_survives_a_restart(broker: Cluster, topics: Topics, tmp_pa
     """
     source, sink, dead = topics("raw", 2), topics("clean"), topics("dead")
     config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead)
-    file = tmp_path / "winnow.yaml"
-    file.write_text(json.dumps(config))
+    file = file_of(config, tmp_path)
 
     def winnow(*arguments: str) -> dict[str, Any]:
         done = CliRunner().invoke(main, [*arguments, "-c", str(file), "--json"])

@@ -17,6 +17,7 @@ from tests.conftest import Topics
 from tests.independent import Written, cleansed, committed, ends, line, produce, read
 from tests.integration.in_process import run
 from tests.integration.service import settings
+from tests.support.configuration import file_of
 from tests.support.waiting import until
 
 BEGAN = 1_760_000_000_000
@@ -27,8 +28,7 @@ def test_a_part_of_the_source_once_more(broker: Cluster, topics: Topics, tmp_pat
     source, sink, dead, into = topics("raw", 2), topics("clean"), topics("dead"), topics("into", 2)
     broker.create_topic(f"{into}.dlq", 1)
     config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead)
-    file = tmp_path / "winnow.yaml"
-    file.write_text(json.dumps(config))
+    file = file_of(config, tmp_path)
     produce(broker.bootstrap, source, [Written(line(n) if n % 10 else b"", None, n % 2, BEGAN + n) for n in range(100)])
     assert 0 == run(config)[0]
     before = committed(broker.bootstrap, sink, source)
@@ -58,8 +58,7 @@ def test_a_replay_that_is_killed(broker: Cluster, topics: Topics, tmp_path: Path
     """The same command resumes a killed replay; nothing is lost or duplicated."""
     source, sink, dead, into = topics("raw", 2), topics("clean"), topics("dead"), topics("into", 2)
     broker.create_topic(f"{into}.dlq", 1)
-    file = tmp_path / "winnow.yaml"
-    file.write_text(json.dumps(settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead)))
+    file = file_of(settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead), tmp_path)
     total = 200_000
     produce(broker.bootstrap, source, (Written(line(n), None, n % 2, BEGAN + n) for n in range(total)))
     window = ["--from", str(BEGAN), "--to", str(BEGAN + total), "--into", into]

@@ -13,14 +13,14 @@ from app.embedded.broker import Cluster
 from tests.conftest import Topics
 from tests.independent import Written, cleansed, committed, line, produce, read
 from tests.integration.service import settings
+from tests.support.configuration import file_of
 from tests.support.waiting import until
 
 
 def test_live_pairs(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
     """It prints new records with their outcome, optionally of one reason only, and writes and commits nothing."""
     source, sink, dead = topics("raw", 2), topics("clean"), topics("dead")
-    file = tmp_path / "winnow.yaml"
-    file.write_text(json.dumps(settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead)))
+    file = file_of(settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead), tmp_path)
     produce(broker.bootstrap, source, [Written(line(0), None, 0)])
 
     with Tap(file, "--limit", "4") as every, Tap(file, "--limit", "2", "--reason", "no_marker") as rejected:

@@ -12,6 +12,7 @@ from tests.conftest import Topics
 from tests.independent import Written, line, produce, read
 from tests.integration.in_process import Running
 from tests.integration.service import settings
+from tests.support.configuration import file_of
 from tests.support.waiting import until
 
 LOOKS = 60
@@ -21,8 +22,7 @@ def test_rates_of_a_service_that_works(broker: Cluster, topics: Topics, tmp_path
     """Each look prints one line. Its rates count all records processed since the last look, accepted or not."""
     source, sink, dead = topics("raw", 2), topics("clean"), topics("dead")
     config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead)
-    file = tmp_path / "winnow.yaml"
-    file.write_text(json.dumps(config))
+    file = file_of(config, tmp_path)
     command = [sys.executable, "-m", "app.cli", "top", "-c", str(file), "--json"]
 
     with Running(config), subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as top:

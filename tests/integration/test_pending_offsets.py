@@ -21,7 +21,7 @@ from tests.chaos.cluster import stopped
 from tests.conftest import QUICK_JAVA
 from tests.independent import Written, cleansed, committed, connect_again, line, produce, read, values
 from tests.integration.three_nodes.placed import COMPACTED, FRAGILE_NODE, create
-from tests.integration.three_nodes.test_hanging_transactions import letters, lines
+from tests.integration.writers import make_dead_letters, make_lines
 from tests.support.waiting import until
 
 RAW, CLEAN, DEAD = "pending.raw", "pending.clean", "pending.dead"
@@ -82,9 +82,9 @@ class Owner:
     def send(self, first: int, last: int) -> None:
         """Send the lines of an offset range, or as many dead letters."""
         if self.partition == LETTERS:
-            self.writer.send_dead_letters(letters(self.partition, first - BEFORE, last - BEFORE))
+            self.writer.send_dead_letters(make_dead_letters(self.partition, first - BEFORE, last - BEFORE))
         else:
-            self.writer.send(lines(first, last))
+            self.writer.send(make_lines(*map(cleansed, range(first, last))))
 
     def end(self) -> None:
         """End the transaction while the broker of the offsets cannot write its marker, unnoticed."""

@@ -27,9 +27,9 @@ from app.driver.stop import Stop
 from app.errors import NotAllowed, NotUsable
 from app.runtime import REAL
 from app.start import clients, service
+from tests.integration.guarded import GuardedBroker, login
 from tests.integration.in_process import ThreadRounds
 from tests.integration.secured import allow, settled
-from tests.integration.test_refusals import GuardedBroker, login
 
 KINDS = {
     "--topic": ResourceType.TOPIC,

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
@@ -17,18 +16,20 @@ from app.config import Config
 from app.driver.check import connected
 from app.errors import NotAllowed, Unreachable
 from app.start import clients
-from tests.independent import (
-    Written,
-    amiss,
-    committed,
-    line,
-    produce,
-    read,
-    values,
-)
 from tests.integration import in_process
 from tests.integration.canaries import Canaries
-from tests.integration.secured import PASSWORD, Right, SecuredBroker, allow, forbid, needed, useful
+from tests.integration.secured import (
+    PASSWORD,
+    Right,
+    SecuredBroker,
+    allow,
+    assert_exactly_once,
+    forbid,
+    needed,
+    stage,
+    useful,
+    write,
+)
 from tests.integration.service import Event, settings
 from tests.integration.tokens import SECRET
 
@@ -37,39 +38,6 @@ T = TypeVar("T")
 WAYS = ("tls", "mtls", "plain", "SCRAM-SHA-256", "SCRAM-SHA-512", "jwt", "oidc")
 LINES = 200
 GUESSED = "gu3ssed-9b7a55"
-
-
-@pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
-    """Return the broker and its token server."""
-    broker = SecuredBroker(tmp_path_factory.mktemp("secured"))
-    with broker.tokens, broker:
-        yield broker
-
-
-def stage(broker: SecuredBroker, way: str, name: str) -> Event:
-    """Create topics and grant the required rights. Return the configuration of a service with this login method."""
-    group = f"{name}-{time.monotonic_ns()}"
-    roles = {role: broker.create_topic(f"{group}.{role}", 2) for role in ("raw", "clean", "dead")}
-    allow(broker, needed(group, *roles.values()))
-    config = settings("", group=group, sources=[roles["raw"]], sink=roles["clean"], dead=roles["dead"])
-    return config | {"kafka": broker.login(way), "http": {"enabled": False}}
-
-
-def write(broker: SecuredBroker, source: str, first: int, last: int) -> None:
-    """Write numbered lines to each of two partitions, followed by invalid ones."""
-    for partition in range(2):
-        lines = [Written(line(n, partition), None, partition) for n in range(first, last)]
-        produce(broker.bootstrap, source, [*lines, Written(b"rubbish", None, partition)])
-
-
-def assert_exactly_once(broker: SecuredBroker, config: Event, lines: int, rubbish: int) -> None:
-    """Require that an independent reader finds each line once and in order, all dead letters, and the final offset."""
-    (source,), group = config["source"]["topics"], config["group.id"]
-    assert {} == amiss({0: lines, 1: lines}, read(broker.bootstrap, config["sink"]["topic"]))
-    assert rubbish * [b"rubbish"] == values(read(broker.bootstrap, config["dead.letters"]["topic"]))
-    everything = lines + rubbish // 2
-    assert {(source, 0): everything, (source, 1): everything} == committed(broker.bootstrap, group, source)
 
 
 def checked(config: Event) -> tuple[int, list[tuple[str, str]]]:

@@ -13,7 +13,7 @@ from app.embedded.broker import Cluster
 from tests.conftest import Topics
 from tests.independent import Written, committed, line, produce, read, values
 from tests.integration.service import Winnow, settings
-from tests.integration.test_service_status import ask
+from tests.integration.status_page import ask
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.integration

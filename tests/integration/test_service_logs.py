@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,8 @@ from app.embedded.broker import Cluster, HeldPorts
 from tests.conftest import Topics
 from tests.independent import Written, line, produce
 from tests.integration.service import WinnowOnSpark, settings
-from tests.integration.test_service_status import metrics
-from tests.support.waiting import PATIENCE, until
+from tests.integration.status_page import ask, metrics
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.integration
 
@@ -24,11 +23,9 @@ OF_THE_JVM = ("Picked up JAVA_TOOL_OPTIONS", "WARNING:", "OpenJDK", "NOTE:")
 
 def jobs(port: int) -> list[dict[str, Any]]:
     applications = f"http://127.0.0.1:{port}/api/v1/applications"
-    with urllib.request.urlopen(applications, timeout=PATIENCE) as answer:
-        (application,) = json.load(answer)
-    with urllib.request.urlopen(f"{applications}/{application['id']}/jobs", timeout=PATIENCE) as answer:
-        found: list[dict[str, Any]] = json.load(answer)
-        return found
+    (application,) = json.loads(ask(applications)[1])
+    found: list[dict[str, Any]] = json.loads(ask(f"{applications}/{application['id']}/jobs")[1])
+    return found
 
 
 def test_every_line_has_one_shape(broker: Cluster, topics: Topics, tmp_path: Path) -> None:

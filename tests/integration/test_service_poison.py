@@ -16,29 +16,10 @@ from app.model import Guarantee
 from app.runtime import Timings
 from tests.conftest import Topics
 from tests.independent import Written, by_partition, cleansed, committed, line, produce, read
-from tests.integration.parsers import installed
+from tests.integration.parsers import DEADLY, installed
 from tests.integration.service import Winnow, settings
 from tests.support.waiting import until
 
-PARSER = '''
-import ctypes
-import os
-import time
-
-from parsers.idc_access_log import IdcAccessLog
-
-DEADLY = {b"exit": lambda: os._exit(3), b"crash": lambda: ctypes.string_at(0), b"hang": lambda: time.sleep(3_600)}
-
-
-class Deadly(IdcAccessLog):
-    """The built-in parser, which some lines kill or hang."""
-
-    def parse(self, lines):
-        for each in lines.to_pylist():
-            if each in DEADLY:
-                DEADLY[each]()
-        return super().parse(lines)
-'''
 RECORDS = 3_000
 PLACES = {b"exit": 700, b"crash": 1_900, b"hang": 1_900}
 DETAILS = {
@@ -82,7 +63,7 @@ def test_a_poison_record(
     for partition in range(4):
         produce(broker.bootstrap, source, deadly_lines(partition, *(deadly if partition == 2 else [])))
 
-    environment = installed(tmp_path, "deadly", "Deadly", PARSER)
+    environment = installed(tmp_path, "deadly", "Deadly", DEADLY)
     with Winnow(config, tmp_path, environment=environment, timings=Timings(start=5)) as service:
         began = time.monotonic()
         until(

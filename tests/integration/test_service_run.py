@@ -15,27 +15,15 @@ from app.embedded.broker import Cluster
 from app.model import Guarantee
 from tests import independent
 from tests.conftest import Topics
-from tests.independent import (
-    Written,
-    amiss,
-    by_partition,
-    cleansed,
-    committed,
-    line,
-    produce,
-    read,
-    values,
-)
+from tests.independent import Written, amiss, by_partition, cleansed, committed, line, lines, produce, read, values
 from tests.integration.parsers import installed
 from tests.integration.service import Winnow, settings
 from tests.support.waiting import until
 
 
-def write(broker: Cluster, topic: str, first: int, last: int, partitions: int = 1, **changes: Any) -> None:
+def write(broker: Cluster, topic: str, first: int, last: int, partitions: int = 1) -> None:
     """Write numbered valid lines to each partition of a topic."""
-    for partition in range(partitions):
-        lines = [Written(line(n, partition), b"%d" % n, partition, **changes) for n in range(first, last)]
-        produce(broker.bootstrap, topic, lines)
+    produce(broker.bootstrap, topic, lines(first, last, *range(partitions)))
 
 
 def run_to_end(config: dict[str, Any], folder: Path, **environment: str) -> tuple[int, Winnow]:

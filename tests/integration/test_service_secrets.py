@@ -18,10 +18,10 @@ from confluent_kafka import Consumer
 from app.embedded.broker import HeldPorts
 from tests.independent import Written, line, produce, read
 from tests.integration.canaries import Canaries, files_in, processes
-from tests.integration.parsers import installed
+from tests.integration.guarded import LOGIN, GuardedBroker
+from tests.integration.parsers import DEADLY, installed
 from tests.integration.service import QUICK_START, Event, WinnowOnSpark, settings
-from tests.integration.test_refusals import LOGIN, GuardedBroker
-from tests.integration.test_service_poison import PARSER
+from tests.support.configuration import file_of
 from tests.support.waiting import PATIENCE, until
 
 RECORDS = 200
@@ -126,7 +126,7 @@ def surroundings(canaries: Canaries, folder: Path) -> dict[str, str]:
     scratch = folder / "scratch"
     (folder / "sitecustomize.py").write_text(KEPT)
     return {
-        **installed(folder, "deadly", "Deadly", PARSER),
+        **installed(folder, "deadly", "Deadly", DEADLY),
         "WINNOW_KAFKA__SSL_KEYSTORE_PASSWORD": canaries["environment"].value,
         "TMPDIR": str(scratch),
         "JAVA_TOOL_OPTIONS": f"{QUICK_START['JAVA_TOOL_OPTIONS']} -Djava.io.tmpdir={scratch}",
@@ -232,8 +232,7 @@ def test_without_encryption_the_search_finds_a_secret_on_the_disk(
 
 def ended(config: Event, folder: Path, *command: str) -> tuple[int, str]:
     """Run a command to completion. Return its exit code and output."""
-    file = folder / "winnow.yaml"
-    file.write_text(json.dumps(config))
+    file = file_of(config, folder)
     name, *options = command
     run: list[Any] = [sys.executable, "-m", "app.cli", name, "-c", file, *options]
     done = subprocess.run(

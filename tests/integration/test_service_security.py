@@ -6,30 +6,19 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from tests.independent import committed, connect_again
-from tests.integration.secured import PASSWORD, SecuredBroker
-from tests.integration.service import Event, Winnow
-from tests.integration.test_refusals import ends_with
-from tests.integration.test_security import assert_exactly_once, stage, write
+from tests.integration.secured import PASSWORD, SecuredBroker, assert_exactly_once, stage, write
+from tests.integration.service import Event, Winnow, refusal
 from tests.support.waiting import PATIENCE
 
 WAYS = ("SCRAM-SHA-512", "mtls", "oidc")
 NEW = "another"  # the user's next password
 TOKEN_SECONDS = 10
-
-
-@pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
-    """Return the broker of this stream of tests, whose certificates change."""
-    broker = SecuredBroker(tmp_path_factory.mktemp("secured"))
-    with broker.tokens, broker:
-        yield broker
 
 
 @pytest.fixture
@@ -54,7 +43,7 @@ def test_secured_connections(secured: SecuredBroker, configs: list[Event], tmp_p
     with ExitStack() as stack:
         services = [stack.enter_context(Winnow(config, tmp_path, "--until-end")) for config in configs]
         codes = [service.code() for service in services]
-    said = ends_with(configs[1] | {"kafka": secured.login("elsewhere")}, tmp_path)
+    said = refusal(configs[1] | {"kafka": secured.login("elsewhere")}, tmp_path)
 
     assert (0, [0, 0, 0]) == (checked.returncode, codes), checked.stdout
     for config in configs:

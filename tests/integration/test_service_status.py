@@ -4,39 +4,20 @@ from __future__ import annotations
 
 import json
 import subprocess
-import urllib.error
-import urllib.request
 from pathlib import Path
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from app.embedded.broker import Cluster
 from app.embedded.jars import fetch_jars, find_java
 from tests.conftest import QUICK_JAVA, Topics
 from tests.independent import Written, line, produce
 from tests.integration.service import Winnow, settings
+from tests.integration.status_page import ask, metrics
 from tests.servers.bundles import KAFKA_TOOLS
 from tests.support.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.integration
-
-
-def ask(url: str) -> tuple[int, str]:
-    try:
-        with urllib.request.urlopen(url, timeout=PATIENCE) as answer:
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()
-
-
-def metrics(url: str) -> dict[tuple[str, ...], float]:
-    """Scrape. A key is the metric's name and its label values, sorted by label."""
-    return {
-        (sample.name, *(sample.labels[label] for label in sorted(sample.labels))): sample.value
-        for family in text_string_to_metric_families(ask(f"{url}metrics")[1])
-        for sample in family.samples
-    }
 
 
 def told_by_kafka(bootstrap: str, group: str) -> dict[str, tuple[int, int, int]]:

@@ -10,35 +10,16 @@ import contextlib
 import re
 from pathlib import Path
 
-import pytest
 from confluent_kafka import TopicCollection, TopicPartition
 
 from app.embedded.broker import Cluster
 from app.model import Partition, transactional_id
-from app.offsets.metadata import UNKNOWN, OffsetMetadata
 from tests import upgrade
 from tests.conftest import Topics
-from tests.independent import (
-    Feeder,
-    Written,
-    _member,
-    amiss,
-    by_partition,
-    client,
-    line,
-    produce,
-    read,
-    values,
-)
+from tests.independent import Feeder, _member, amiss, by_partition, client, produce, read
 from tests.integration.service import Winnow, WinnowOnSpark
 from tests.support.waiting import until
-from tests.upgrade import GOOD, GROUP, PARTITIONS, SOURCE
-
-PAGE = {"http": {"port": 0}}
-"""Settings unknown to 0.1.0. Without them two concurrent tests would use the same port."""
-FIRST_VERSION_RUNS = pytest.mark.skipif(
-    not upgrade.is_at_hand(), reason="git does not have the commit of 0.1.0 here: fetch the whole history"
-)
+from tests.upgrade import FIRST_VERSION_RUNS, GROUP, PAGE, PARTITIONS, SOURCE, require_it_goes_on
 
 
 def leave_what_is_recorded(bootstrap: str, group: str, source: str, sink: str, dead: str) -> None:
@@ -60,33 +41,7 @@ def test_it_goes_on_after_the_first_version(broker: Cluster, topics: Topics, tmp
     source, sink, dead = topics("raw", PARTITIONS), topics("clean", PARTITIONS), topics("dead", PARTITIONS)
     produce(broker.bootstrap, source, upgrade.given())
     leave_what_is_recorded(broker.bootstrap, sink, source, sink, dead)
-    require_it_goes_on(broker, tmp_path, source, sink, dead)
-
-
-def require_it_goes_on(broker: Cluster, tmp_path: Path, source: str, sink: str, dead: str) -> None:
-    """Run this version after 0.1.0."""
-    before = upgrade.offsets(broker.bootstrap, sink, source)
-    for partition in range(PARTITIONS):
-        more = [line(n, partition) for n in range(GOOD, 2 * GOOD)] + [b"bad again"]
-        produce(broker.bootstrap, source, [Written(value, None, partition) for value in more])
-
-    now = upgrade.settings_of(broker.bootstrap, sink, source, sink, dead) | PAGE
-    with Winnow(now, tmp_path, "--until-end") as current:
-        assert 0 == current.code()
-
-    assert all(metadata.startswith("winnow topic=") for _, metadata in before.values())
-    assert {} == amiss(dict.fromkeys(range(PARTITIONS), 2 * GOOD), read(broker.bootstrap, sink))
-    letters = values(read(broker.bootstrap, dead))
-    assert sorted([b"bad 0", b"bad 1", b"bad again", b"bad again"]) == sorted(value or b"" for value in letters)
-    for offset, text in upgrade.offsets(broker.bootstrap, sink, source).values():
-        found = OffsetMetadata.parse(text)
-        assert (2 * (GOOD + 1), 0, 2 * (GOOD + 1), 2 * GOOD) == (
-            offset,
-            found.since,
-            found.counts.records,
-            found.counts.out,
-        )
-        assert {UNKNOWN: 1, "no_marker": 1} == found.counts.dead
+    require_it_goes_on(broker.bootstrap, tmp_path, source, sink, dead)
 
 
 def test_the_fence_is_the_same() -> None:

@@ -215,6 +215,18 @@ def test_import_rules(rule: Rule) -> None:
     assert not broken, f"{rule.sentence}: {broken}"
 
 
+def test_no_test_imports_another() -> None:
+    """What tests share has a module of its own, so that each test module can be read and changed alone."""
+    broken = {
+        f"{file.relative_to(ROOT)} imports {name}"
+        for file in (ROOT / "tests").rglob("*.py")
+        for name in imports(ast.parse(file.read_text()))
+        if any(part.startswith("test_") for part in name.split("."))
+    }
+
+    assert not broken
+
+
 def test_one_file_owns_the_transaction() -> None:
     """Only one file begins, commits and aborts transactions."""
     owners = {

@@ -15,10 +15,9 @@ from app.model import Assignment, OffsetRange, Partition
 from app.runtime import Runtime
 from app.status import log
 from tests.fakes import FakeClients, FakeClock, FakeKafka, Record, make_assignment, make_task_config
-from tests.fakes.driver import DriverKafka, FakeRound, FakeRounds, Result, works
+from tests.fakes.driver import DriverKafka, FakeRound, FakeRounds, Result, config, works
 from tests.fakes.simulation import Inline, SimulatedStop, SimulatedTime
-from tests.unit.driver.test_service import config
-from tests.unit.executor.test_task import cleansed, line
+from tests.independent import cleansed, line
 
 AFTERNOON = 4 * 3600.0
 

@@ -10,8 +10,8 @@ from app.embedded.broker import Broker
 from app.model import Guarantee
 from tests import independent
 from tests.independent import Feeder, Written, by_partition, cleansed, held, line, produce, read, sequence, values
-from tests.integration import test_service_status as status
 from tests.integration.service import Winnow, settings
+from tests.integration.status_page import ask, metrics
 from tests.support.waiting import until
 
 PARTITIONS = 4
@@ -130,8 +130,8 @@ def test_a_broker_that_is_out(mortal: Broker, tmp_path: Path, long: bool) -> Non
 
     def outage(url: str) -> float:
         """Scrape continuously, as Prometheus does, and check that the service is alive."""
-        away = status.metrics(url)["winnow_outage_seconds",]
-        assert 200 == status.ask(f"{url}healthz")[0]
+        away = metrics(url)["winnow_outage_seconds",]
+        assert 200 == ask(f"{url}healthz")[0]
         return away
 
     def arrived(count: int) -> None:
@@ -147,14 +147,14 @@ def test_a_broker_that_is_out(mortal: Broker, tmp_path: Path, long: bool) -> Non
         outages = len(service.logged("kafka_available"))
         mortal.stop()
         until(lambda: outage(url) > seconds, "it is out for long enough")
-        scrape = status.metrics(url)
-        assert 503 == status.ask(f"{url}readyz")[0]
+        scrape = metrics(url)
+        assert 503 == ask(f"{url}readyz")[0]
         mortal.start()
         if long:  # a short outage need not end the round, so the driver may not have waited
             service.wait_for("kafka_available", times=outages + 1)
         arrived(len(lines))
         until(lambda: lag(mortal, "out") == 0, "the end")
-        until(lambda: status.metrics(url)["winnow_outage_seconds",] == 0, "fresh figures")
+        until(lambda: metrics(url)["winnow_outage_seconds",] == 0, "fresh figures")
         code = service.stop()
 
     assert 0 == code
@@ -173,11 +173,11 @@ def test_an_outage_does_not_silence_the_page(mortal: Broker, tmp_path: Path) -> 
     produce(mortal.bootstrap, raw, [Written(line(number, 0), b"k", 0) for number in range(10)])
     with Winnow(config, tmp_path) as service:
         url = service.wait_for("status_page_up")["url"]
-        until(lambda: status.metrics(url).get(("winnow_records_in_total", "0", raw)) == 10, "all is cleansed")
+        until(lambda: metrics(url).get(("winnow_records_in_total", "0", raw)) == 10, "all is cleansed")
         mortal.kill()
-        until(lambda: status.metrics(url)["winnow_outage_seconds",] > 3, "the outage shows")
-        found = status.metrics(url)
+        until(lambda: metrics(url)["winnow_outage_seconds",] > 3, "the outage shows")
+        found = metrics(url)
 
         assert 10 == found["winnow_records_in_total", "0", raw]
         assert found["winnow_snapshot_age_seconds",] > 3
-        assert (200, 503) == (status.ask(f"{url}healthz")[0], status.ask(f"{url}readyz")[0])
+        assert (200, 503) == (ask(f"{url}healthz")[0], ask(f"{url}readyz")[0])

@@ -15,6 +15,7 @@ from app.offsets.metadata import OffsetMetadata
 from tests.conftest import Topics
 from tests.independent import read
 from tests.integration.stores.stage import STORES, StoreStage
+from tests.support.configuration import file_of
 
 
 @pytest.mark.usefixtures("brief_looks")
@@ -25,8 +26,7 @@ def test_every_store(broker: Cluster, topics: Topics, tmp_path: Path, store: dic
     for number in range(2):
         stage.write(number, 0, 9)
     assert 0 == stage.run()
-    file = tmp_path / "winnow.yaml"
-    file.write_text(json.dumps(stage.config))
+    file = file_of(stage.config, tmp_path)
 
     done = CliRunner().invoke(main, ["offsets", "reset", "-c", str(file), "--to-offset", "5"])
     shown = CliRunner().invoke(main, ["offsets", "show", "-c", str(file), "--json"])

@@ -6,7 +6,6 @@ The driver, its tasks, Kafka and the stores' servers are real. Spark is left out
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from pathlib import Path
@@ -23,6 +22,7 @@ from app.embedded.broker import Cluster
 from tests import independent
 from tests.conftest import Topics
 from tests.integration.stores.stage import STORES, StoreStage, lines
+from tests.support.configuration import file_of
 from tests.support.logs import of_event
 
 REMEMBERING = pytest.mark.parametrize("store", STORES, indirect=True)
@@ -92,7 +92,7 @@ def test_a_new_store_does_not_start_over(
 
     assert (1, {}) == (code, stage.remembered())
     assert {0: lines(0, *range(5)), 1: lines(1, *range(3))} == stage.cleansed()
-    (file := tmp_path / "winnow.yaml").write_text(json.dumps(stage.config))
+    file = file_of(stage.config, tmp_path)
     carried = CliRunner().invoke(main, shlex.split(arguments.replace("winnow.yaml", str(file))))
     assert 0 == carried.exit_code, carried.output
     assert 0 == stage.run()

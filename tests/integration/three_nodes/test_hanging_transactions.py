@@ -22,6 +22,7 @@ from app.records import Lines, OutgoingRecord
 from tests.chaos.cluster import stopped
 from tests.independent import by_partition, cleansed, connect_again, read, values
 from tests.integration.three_nodes.placed import FRAGILE_NODE, create
+from tests.integration.writers import make_dead_letters
 from tests.support.waiting import until, without
 
 BACKENDS = {"plain": PLAIN, "bulk": best_backend({})}
@@ -80,7 +81,7 @@ class Lost:
         writer.commit(5, "")
         writer.send(lines(5, 10))
         if not self.by_key:  # a dead letter would show by itself what hangs
-            writer.send_dead_letters(letters(self.source, 0, 2))
+            writer.send_dead_letters(make_dead_letters(self.source, 0, 2))
         assert 0 == writer._delivery.deliver_all(30)
         return writer
 
@@ -104,15 +105,6 @@ def lines(first: int, last: int) -> Lines:
     made = pa.array([cleansed(n) for n in range(first, last)], pa.binary())
     keys = pa.array([ELSEWHERE, *[FRAGILE] * (count - 1)], pa.binary())
     return Lines(made, np.arange(count, dtype=np.int32), keys, np.zeros(count, np.int64))
-
-
-def letters(source: Partition, first: int, last: int) -> list[OutgoingRecord]:
-    """Return dead letters from the fifth offset on."""
-    origin = [("__connect.errors.topic", source.topic.encode()), ("__connect.errors.partition", b"%d" % source.number)]
-    return [
-        OutgoingRecord(None, b"%d" % n, [*origin, ("__connect.errors.offset", b"%d" % (5 + n))], 0)
-        for n in range(first, last)
-    ]
 
 
 class Outages(NamedTuple):
@@ -169,7 +161,7 @@ def test_what_was_aborted_stays_aborted(outages: Outages, backend: str, monkeypa
     with monkeypatch.context() as slow:
         slow.setattr(writers, "SENT_AGAIN_SECONDS", 0.0)
         until(lambda: "sent twice" in refusal(lost), "the abort, after which another producer goes on")
-    lost.go_on(lines(5, 12), letters(lost.source, 0, 3))
+    lost.go_on(lines(5, 12), make_dead_letters(lost.source, 0, 3))
 
     assert [cleansed(n) for n in range(12)] == values(read(lost.bootstrap, lost.sink))
     assert [b"0", b"1", b"2"] == values(read(lost.bootstrap, lost.dead))
@@ -179,7 +171,7 @@ def test_what_was_aborted_stays_aborted(outages: Outages, backend: str, monkeypa
 def test_what_was_aborted_by_key_stays_aborted(outages: Outages, backend: str) -> None:
     """So do lines in a partition that the transaction's first line did not go to."""
     lost = outages.aborted_by_key.pop(backend)
-    lost.go_on(lines(5, 12), letters(lost.source, 0, 3))
+    lost.go_on(lines(5, 12), make_dead_letters(lost.source, 0, 3))
 
     found = by_partition(read(lost.bootstrap, lost.sink))
     assert [cleansed(0), cleansed(5)] == found[1]
@@ -190,7 +182,7 @@ def test_what_was_aborted_by_key_stays_aborted(outages: Outages, backend: str) -
 def test_what_was_committed_stays_committed(outages: Outages, backend: str) -> None:
     """Lines of a transaction that was committed when its partition was lost become visible with the next ones."""
     lost = outages.committed.pop(backend)
-    lost.go_on(lines(10, 12), letters(lost.source, 2, 3))
+    lost.go_on(lines(10, 12), make_dead_letters(lost.source, 2, 3))
 
     assert [cleansed(n) for n in range(12)] == values(read(lost.bootstrap, lost.sink))
     assert [b"0", b"1", b"2"] == values(read(lost.bootstrap, lost.dead))

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from app.embedded.broker import Broker
 from app.model import Guarantee
-from tests.independent import by_partition, cleansed, produce, read
+from tests.independent import arrived, by_partition, cleansed, lines, produce, read
 from tests.integration.in_process import services
 from tests.integration.service import settings
-from tests.integration.test_awkward import arrived, lines
 from tests.integration.three_nodes.placed import FRAGILE_NODE
 
 
@@ -25,13 +24,13 @@ def test_too_few_replicas_in_sync(three: Broker) -> None:
     produce(three.bootstrap, "raw", lines(0, 10, 0, 1))
     with services(*configs) as (told, ends):
         for sink in sinks.values():
-            arrived(three, sink, 20)
+            arrived(three.bootstrap, sink, 20)
         three.stop(FRAGILE_NODE)
         produce(three.bootstrap, "raw", lines(10, 20, 0, 1))
         why = [told.wait_for("partition_waiting", partition=each, times=2) for each in range(2)]
         three.start(FRAGILE_NODE)
         for sink in sinks.values():
-            arrived(three, sink, 40)
+            arrived(three.bootstrap, sink, 40)
         codes = [end() for end in ends]
 
     assert [0, 0] == codes

@@ -12,9 +12,9 @@ import yaml
 from click.testing import CliRunner
 
 from app.cli import main
+from tests.independent import cleansed, line
+from tests.support.configuration import file_of
 from tests.unit.config.good import GOOD, TEXT
-from tests.unit.executor.test_task import cleansed, line
-from tests.unit.offsets.test_registry import THIRD_PARTY
 
 
 @pytest.fixture
@@ -70,9 +70,8 @@ class TestParse:
 
     def test_another_parser_can_be_chosen(self, runner: CliRunner, tmp_path: Path) -> None:
         """With -c the configuration's parser is used."""
-        file = tmp_path / "winnow.yaml"
         parser = {"name": "delimited", "fields": ["a", "b"], "separator": ",", "output": "{b}|{a}"}
-        file.write_text(yaml.safe_dump(GOOD | {"parser": parser}))
+        file = file_of(GOOD | {"parser": parser}, tmp_path)
 
         done = runner.invoke(main, ["parse", "-c", str(file)], input=b"1,2\n")
 
@@ -98,8 +97,7 @@ KEYS = ("source", "houseid", "destport", "domainname")
 class TestCheck:
     def test_a_valid_file_is_shown_with_its_defaults(self, runner: CliRunner, tmp_path: Path) -> None:
         """The output is a valid configuration with all defaults."""
-        file = tmp_path / "winnow.yaml"
-        file.write_text(yaml.safe_dump(GOOD))
+        file = file_of(GOOD, tmp_path)
 
         done = runner.invoke(main, ["check", "-c", str(file)], env={"WINNOW_KAFKA__SASL_PASSWORD": "hunter2"})
 
@@ -112,8 +110,7 @@ class TestCheck:
         self, runner: CliRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """The output names the file, variable, flag or default of each value."""
-        file = tmp_path / "winnow.yaml"
-        file.write_text(TEXT)
+        file = file_of(TEXT, tmp_path)
         monkeypatch.setenv("WINNOW_LOG_LEVEL", "error")
 
         done = runner.invoke(main, ["check", "-c", str(file), "--set", "out.of.range=latest"])
@@ -129,8 +126,7 @@ class TestCheck:
 
     def test_a_key_is_a_field_of_the_output(self, runner: CliRunner, tmp_path: Path) -> None:
         """An unknown field in sink.key is a configuration problem that names the nearest field."""
-        file = tmp_path / "winnow.yaml"
-        file.write_text(TEXT)
+        file = file_of(TEXT, tmp_path)
 
         codes = {key: runner.invoke(main, ["check", "-c", str(file), "--set", f"sink.key={key}"]) for key in KEYS}
 
@@ -141,8 +137,7 @@ class TestCheck:
 
     def test_json_has_the_values_with_their_origins(self, runner: CliRunner, tmp_path: Path) -> None:
         """One object with values, backend and findings, and no secret."""
-        file = tmp_path / "winnow.yaml"
-        file.write_text(TEXT)
+        file = file_of(TEXT, tmp_path)
 
         done = runner.invoke(main, ["check", "-c", str(file), "--json"], env={"WINNOW_KAFKA__SASL_PASSWORD": "hunter2"})
 
@@ -154,8 +149,7 @@ class TestCheck:
 
     def test_json_has_every_problem(self, runner: CliRunner, tmp_path: Path) -> None:
         """A wrong configuration exits with 2 and is still one JSON object."""
-        file = tmp_path / "winnow.yaml"
-        file.write_text(yaml.safe_dump(GOOD | {"sorce": 1, "out.of.range": "perhaps"}))
+        file = file_of(GOOD | {"sorce": 1, "out.of.range": "perhaps"}, tmp_path)
 
         done = runner.invoke(main, ["check", "-c", str(file), "--json"])
 
@@ -164,15 +158,14 @@ class TestCheck:
 
     def test_samples_are_tried(self, runner: CliRunner, tmp_path: Path) -> None:
         """A sample with another result is reported with the expected and the actual one; the exit code is 1."""
-        file = tmp_path / "winnow.yaml"
         good = [
             {"line": line(1).decode(), "output": cleansed(1).decode()},
             {"line": "rubbish", "reason": "no_marker"},
         ]
         wrong = [{"line": "rubbish", "output": "x"}, {"line": "", "reason": "no_marker"}]
-        file.write_text(yaml.safe_dump(GOOD | {"parser": {"samples": good}}))
+        file = file_of(GOOD | {"parser": {"samples": good}}, tmp_path)
         fine = runner.invoke(main, ["check", "-c", str(file)])
-        file.write_text(yaml.safe_dump(GOOD | {"parser": {"samples": good + wrong}}))
+        file_of(GOOD | {"parser": {"samples": good + wrong}}, tmp_path)
         failing = runner.invoke(main, ["check", "-c", str(file)])
 
         assert (0, 1) == (fine.exit_code, failing.exit_code), fine.output
@@ -185,8 +178,7 @@ class TestCheck:
     )
     def test_a_sample_expects_one_thing(self, runner: CliRunner, tmp_path: Path, sample: dict[str, str]) -> None:
         """A sample needs a line and either an output or a reason."""
-        file = tmp_path / "winnow.yaml"
-        file.write_text(yaml.safe_dump(GOOD | {"parser": {"samples": [sample]}}))
+        file = file_of(GOOD | {"parser": {"samples": [sample]}}, tmp_path)
 
         done = runner.invoke(main, ["check", "-c", str(file)])
 
@@ -195,8 +187,7 @@ class TestCheck:
 
     def test_every_problem_is_printed_and_the_code_is_2(self, runner: CliRunner, tmp_path: Path) -> None:
         """Every command exits with 2 for a wrong configuration."""
-        file = tmp_path / "winnow.yaml"
-        file.write_text(yaml.safe_dump(GOOD | {"sorce": 1, "out.of.range": "perhaps"}))
+        file = file_of(GOOD | {"sorce": 1, "out.of.range": "perhaps"}, tmp_path)
 
         for command in ("check", "run"):
             done = runner.invoke(main, [command, "-c", str(file)])
@@ -209,8 +200,7 @@ class TestCheck:
         self, runner: CliRunner, tmp_path: Path, parser: dict[str, str]
     ) -> None:
         """A parser that cannot be built is reported before anything starts."""
-        file = tmp_path / "winnow.yaml"
-        file.write_text(yaml.safe_dump(GOOD | {"parser": parser}))
+        file = file_of(GOOD | {"parser": parser}, tmp_path)
 
         done = runner.invoke(main, ["check", "-c", str(file)])
 
@@ -223,9 +213,8 @@ class TestCheck:
     )
     def test_what_librdkafka_refuses_ends_with_2(self, runner: CliRunner, tmp_path: Path, wrong: str) -> None:
         """A property that librdkafka rejects is one line, before anything starts or connects."""
-        file = tmp_path / "winnow.yaml"
         kafka = {"bootstrap.servers": "127.0.0.1:1", "security.protocol": "ssl"}
-        file.write_text(yaml.safe_dump(GOOD | {"kafka": kafka}))
+        file = file_of(GOOD | {"kafka": kafka}, tmp_path)
 
         for command in ("check", "run"):
             done = runner.invoke(main, [command, "-c", str(file), "--set", f"kafka.{wrong}"])
@@ -239,8 +228,7 @@ class TestCheck:
     ) -> None:
         """`check --connect` does not wait for Kafka, but reports the error at once."""
         monkeypatch.setattr("app.kafka.admin.ANSWER_SECONDS", 0.3)
-        file = tmp_path / "winnow.yaml"
-        file.write_text(yaml.safe_dump(GOOD | {"kafka": {"bootstrap.servers": "127.0.0.1:1"}}))
+        file = file_of(GOOD | {"kafka": {"bootstrap.servers": "127.0.0.1:1"}}, tmp_path)
 
         done = runner.invoke(main, ["check", "-c", str(file), "--connect"])
 
@@ -251,8 +239,7 @@ class TestCheck:
 class TestConfig:
     def test_each_value_with_its_origin(self, runner: CliRunner, tmp_path: Path) -> None:
         """Text output is YAML with comments, JSON output a list. Both mask secrets, and nothing is built."""
-        file = tmp_path / "winnow.yaml"
-        file.write_text(TEXT + "parser: {name: nobody-has-it}\n")
+        file = file_of(TEXT + "parser: {name: nobody-has-it}\n", tmp_path)
         secret = ["--set", "kafka.sasl.password=hunter2"]
 
         text = runner.invoke(main, ["config", "-c", str(file), *secret])
@@ -280,18 +267,10 @@ def test_wrong_usage_ends_with_2(runner: CliRunner, arguments: list[str]) -> Non
     assert 2 == runner.invoke(main, arguments).exit_code
 
 
-def test_a_store_outside_transactions_is_refused_for_exactly_once(
-    runner: CliRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("third_party_store")
+def test_a_store_outside_transactions_is_refused_for_exactly_once(runner: CliRunner, tmp_path: Path) -> None:
     """Only at-least-once may use a store whose offsets do not move with their records."""
-    (tmp_path / "somebodys_store.py").write_text(THIRD_PARTY)
-    metadata = tmp_path / "somebodys_store-1.0.dist-info"
-    metadata.mkdir()
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: somebodys-store\nVersion: 1.0\n")
-    (metadata / "entry_points.txt").write_text("[winnow.offsets]\ndictionary = somebodys_store:Dictionary\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    file = tmp_path / "winnow.yaml"
-    file.write_text(TEXT)
+    file = file_of(TEXT, tmp_path)
     store = ["--set", "offsets={store: {name: dictionary, url: x}}"]
 
     refused = runner.invoke(main, ["check", "-c", str(file), *store])

@@ -5,18 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import yaml
 from click.testing import CliRunner, Result
 
 from app.cli import main
+from tests.support.configuration import file_of
 from tests.unit.config.good import GOOD
 
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    written = tmp_path / "winnow.yaml"
-    written.write_text(yaml.safe_dump(GOOD | {"kafka": {"bootstrap.servers": "127.0.0.1:1"}}))
-    return written
+    return file_of(GOOD | {"kafka": {"bootstrap.servers": "127.0.0.1:1"}}, tmp_path)
 
 
 def reset(file: Path, *arguments: str) -> Result:

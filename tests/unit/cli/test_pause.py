@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import yaml
 from click.testing import CliRunner
 
 from app.cli import main
@@ -14,8 +13,9 @@ from app.driver.pause import PauseMark
 from app.errors import NotAllowed
 from app.model import Partition, Pause
 from tests.fakes.driver import DriverKafka
+from tests.fakes.pauses import PauseOffsets
+from tests.support.configuration import file_of
 from tests.unit.config.good import GOOD
-from tests.unit.driver.test_pause import Store
 
 
 @pytest.mark.parametrize("trouble", [None, NotAllowed("Winnow lacks Read on group 'g.pause'", "allow it")])
@@ -23,8 +23,7 @@ def test_who_may_not_look_is_not_told_that_nothing_is_paused(
     trouble: Exception | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without the right to read the mark, the service works on but the command fails."""
-    store, file = Store(), tmp_path / "winnow.yaml"
-    file.write_text(yaml.safe_dump(GOOD))
+    store, file = PauseOffsets(), file_of(GOOD, tmp_path)
     PauseMark(store, ["dead"]).set(Pause(5_000, "ops"))
     store.trouble = trouble
     kafka = replace(DriverKafka().clients, pauses=PauseMark(store, ["dead"]))
@@ -45,9 +44,8 @@ def test_it_says_how_soon_a_running_service_follows(
     command: str, guarantee: str, seconds: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without transactions a pause waits for the end of the round, which lasts three checks."""
-    file = tmp_path / "winnow.yaml"
-    file.write_text(yaml.safe_dump(GOOD | {"delivery.guarantee": guarantee}))
-    kafka = replace(DriverKafka().clients, pauses=PauseMark(Store(), ["dead"]))
+    file = file_of(GOOD | {"delivery.guarantee": guarantee}, tmp_path)
+    kafka = replace(DriverKafka().clients, pauses=PauseMark(PauseOffsets(), ["dead"]))
     monkeypatch.setattr("app.start.clients", lambda _: kafka)
 
     done = CliRunner().invoke(main, [command, "-c", str(file)])

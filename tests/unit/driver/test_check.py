@@ -13,9 +13,8 @@ from app.offsets.contract import StoreContext
 from app.offsets.metadata import OffsetMetadata
 from app.offsets.mirrors import Mirror, Mirrors
 from app.offsets.none import NoOffsets
-from tests.fakes.driver import DriverKafka, FakeCluster
-from tests.unit.driver.test_pause import Marked
-from tests.unit.driver.test_service import config
+from tests.fakes.driver import DriverKafka, FakeCluster, config
+from tests.fakes.pauses import PausedFor
 
 BRING_BACK = "restore the broker; the partition resumes on its own"
 
@@ -56,7 +55,7 @@ def test_a_kafka_that_can_be_worked_with_ends_with_0() -> None:
 def test_a_pause_is_told() -> None:
     """A service started now would read nothing."""
     kafka, said = DriverKafka(p0=(0, 1)), list[str]()
-    kafka.pauses = Marked(1)
+    kafka.pauses = PausedFor(1)
 
     assert 0 == connected(config(), kafka.clients, noted(said))
     assert (

@@ -27,8 +27,7 @@ from app.offsets.metadata import Counts, OffsetMetadata
 from app.offsets.mirrors import Mirrors, MirrorStatus
 from app.offsets.none import NoOffsets
 from app.runtime import REAL, Runtime
-from tests.fakes.driver import DriverKafka
-from tests.unit.driver.test_service import config
+from tests.fakes.driver import DriverKafka, config
 
 A, B = Partition("raw", 0), Partition("raw", 1)
 

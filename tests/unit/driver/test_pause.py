@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 
 import pytest
 from structlog.testing import capture_logs
@@ -11,52 +11,19 @@ from app.driver.pause import AGAIN_SECONDS, PauseMark
 from app.driver.renewal import RENEW_SECONDS
 from app.driver.stop import Stop
 from app.errors import NotAllowed, Transient, Unreachable
-from app.model import Assignment, CommittedOffset, FirstWaiting, Partition, Pause
+from app.model import CommittedOffset, FirstWaiting, Partition, Pause
 from app.runtime import Runtime
-from tests.fakes.driver import DriverKafka, FakeRounds, works
-from tests.unit.driver.test_service import config, service
+from tests.fakes.driver import DriverKafka, FakeRound, FakeRounds, config, service, works
+from tests.fakes.pauses import PAUSE, PausedFor, PauseOffsets
 
 A = Partition("raw", 0)
-PAUSE = Pause(5_000, "ops 1")
 TOPICS = ("dead", "clean", "raw")
-
-
-class Store:
-    """Offsets of one group in memory."""
-
-    transactional = True
-
-    def __init__(self) -> None:
-        self.stored: dict[Partition, CommittedOffset] = {}
-        self.trouble: Exception | None = None
-        self.missing: set[str] = set()
-        """Topics that do not exist: with them, Kafka has deleted their offsets."""
-
-    def delete(self, topic: str) -> None:
-        self.stored = {place: at for place, at in self.stored.items() if place.topic != topic}
-
-    def load(self, partitions: Iterable[Partition], *, stable: bool) -> Mapping[Partition, CommittedOffset]:
-        assert not stable, "nobody commits in that group in a transaction"
-        if self.trouble:
-            raise self.trouble
-        return {each: self.stored[each] for each in partitions if each in self.stored}
-
-    def save(self, partition: Partition, offset: int, metadata: str) -> None:
-        raise AssertionError("a mark may go back")
-
-    def reset(self, partition: Partition, offset: int, metadata: str) -> None:
-        if partition.topic in self.missing:
-            raise Transient(partition, "unknown topic")
-        self.stored[partition] = CommittedOffset(offset, metadata)
-
-    def close(self) -> None:
-        pass
 
 
 class TestMark:
     def test_it_is_set_and_cleared(self) -> None:
         """The mark says since when and from where."""
-        mark = PauseMark(Store(), TOPICS)
+        mark = PauseMark(PauseOffsets(), TOPICS)
 
         assert mark.read() is None
         mark.set(PAUSE)
@@ -66,7 +33,7 @@ class TestMark:
 
     def test_a_mark_of_somebody_else(self) -> None:
         """It counts, whatever its metadata contain."""
-        store = Store()
+        store = PauseOffsets()
         store.stored[Partition("dead", 0)] = CommittedOffset(1, "since=x")
 
         assert Pause(0, "") == PauseMark(store, ["dead"]).read()
@@ -74,7 +41,7 @@ class TestMark:
     @pytest.mark.parametrize("topic", TOPICS)
     def test_it_outlives_each_of_its_topics(self, topic: str) -> None:
         """Kafka deletes offsets with their topic. The service stays paused until an operator resumes it."""
-        store = Store()
+        store = PauseOffsets()
         mark = PauseMark(store, TOPICS)
         mark.set(PAUSE)
 
@@ -87,7 +54,7 @@ class TestMark:
 
     def test_it_is_set_while_a_topic_is_missing(self) -> None:
         """An operator may pause the service to recreate a topic. If no topic accepts the mark, it is an error."""
-        store = Store()
+        store = PauseOffsets()
         store.missing.add("dead")
         mark = PauseMark(store, TOPICS)
 
@@ -99,7 +66,7 @@ class TestMark:
 
     def test_a_renewal_restores_every_place(self) -> None:
         """A topic that was created again has lost the mark."""
-        store = Store()
+        store = PauseOffsets()
         mark = PauseMark(store, TOPICS)
         mark.set(PAUSE)
         store.delete("dead")
@@ -110,7 +77,7 @@ class TestMark:
 
     def test_a_renewal_does_not_undo_a_resume(self) -> None:
         """The service may have read the mark just before an operator ended the pause."""
-        mark = PauseMark(Store(), TOPICS)
+        mark = PauseMark(PauseOffsets(), TOPICS)
         mark.set(PAUSE)
         mark.clear()
 
@@ -120,7 +87,7 @@ class TestMark:
 
     def test_a_resume_ends_a_renewal_that_runs_meanwhile(self) -> None:
         """The service may have looked before the operator's command wrote, and write after it."""
-        store = Store()
+        store = PauseOffsets()
         mark = PauseMark(store, TOPICS)
         mark.set(PAUSE)
         renewed, reset = dict(store.stored), store.reset
@@ -136,7 +103,7 @@ class TestMark:
 
     def test_a_refusal_does_not_end_it(self) -> None:
         """A restarted broker may not know our rights for a moment, so the last mark read holds."""
-        store = Store()
+        store = PauseOffsets()
         mark = PauseMark(store, TOPICS)
         mark.set(PAUSE)
         assert PAUSE == mark.read()
@@ -147,7 +114,7 @@ class TestMark:
 
     def test_who_may_not_ask(self) -> None:
         """A service without the right to read the mark works, but an outage is an error."""
-        store = Store()
+        store = PauseOffsets()
         store.trouble = NotAllowed("no")
         assert PauseMark(store, TOPICS).read() is None
         store.trouble = Unreachable("away")
@@ -156,7 +123,7 @@ class TestMark:
 
     def test_who_may_not_ask_asks_rarely(self) -> None:
         """Each denied request takes seconds; the right may be granted later."""
-        store, now = Store(), [0.0]
+        store, now = PauseOffsets(), [0.0]
         mark = PauseMark(store, TOPICS, lambda: now[0])
         mark.set(PAUSE)
         store.trouble = NotAllowed("no")
@@ -167,26 +134,6 @@ class TestMark:
         assert mark.read() is None
         now[0] = AGAIN_SECONDS
         assert PAUSE == mark.read()
-
-
-class Marked:
-    """A mark that exists for a number of requests."""
-
-    def __init__(self, times: int, *, after: int = 0) -> None:
-        self.answers = [None] * after + [PAUSE] * times
-        self.renewed: list[Pause] = []
-
-    def read(self) -> Pause | None:
-        return self.answers.pop(0) if self.answers else None
-
-    def set(self, pause: Pause) -> None:
-        raise AssertionError("only a person sets a pause")
-
-    def renew(self) -> None:
-        self.renewed += [PAUSE]
-
-    def clear(self) -> None:
-        raise AssertionError("only a person ends a pause")
 
 
 class Waits(Stop):
@@ -212,7 +159,7 @@ class TestService:
     def test_a_service_that_starts_paused(self) -> None:
         """It plans no round until it is resumed, and logs both events."""
         kafka, stop = DriverKafka(p0=(0, 10)), Waits()
-        kafka.pauses = Marked(3)
+        kafka.pauses = PausedFor(3)
         rounds = FakeRounds(works(kafka))
 
         with capture_logs() as logs:
@@ -225,7 +172,7 @@ class TestService:
     def test_how_old_what_waits_is(self) -> None:
         """The age grows during a pause, and operators must see it before retention deletes records."""
         kafka, stop = DriverKafka(p0=(0, 10)), Waits()
-        kafka.pauses = Marked(1)
+        kafka.pauses = PausedFor(1)
         kafka.ages = {A: FirstWaiting(5.0, 60.0)}
         one = service(kafka, FakeRounds(works(kafka)), stop=stop, runtime=stop.runtime)
         seen = []
@@ -239,7 +186,7 @@ class TestService:
         """The mark and the offsets are renewed regularly, behind a fence."""
         kafka, stop = DriverKafka(p0=(0, 10), p1=(0, 10)), Waits()
         kafka.committed[A] = CommittedOffset(4, "metadata")
-        kafka.pauses = mark = Marked(8)
+        kafka.pauses = mark = PausedFor(8)
         settings = config("round.interval=3600s")
 
         service(kafka, FakeRounds(works(kafka)), settings, stop=stop, runtime=stop.runtime).run(until_end=True)
@@ -250,32 +197,21 @@ class TestService:
         assert [[A], [A]] == kafka.fenced[1:3]
 
 
-def test_a_running_round_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_running_round_ends() -> None:
     """The check of a round sees the mark, and the tasks end as for a rebalance."""
     kafka = DriverKafka(p0=(0, 10))
-    found: list[str] = []
+    kafka.pauses = PausedFor(1)
+    rounds = FakeRounds(works(kafka))
 
-    def act(assignments: list[Assignment]) -> list[object]:
-        running.append(True)
-        return works(kafka)(assignments)  # type: ignore[return-value]
+    why = service(kafka, rounds)._needs_rebalance(rounds, FakeRound(rounds, []), None)  # type: ignore[arg-type]  # unused
 
-    running: list[bool] = []
-    one = service(kafka, FakeRounds(act))  # type: ignore[arg-type]
-    kafka_clients = one._clients
-    monkeypatch.setattr(type(kafka_clients.pauses), "read", lambda _self: PAUSE)
-    found.append(one._needs_rebalance(FakeRounds(act), _Round(), None))  # type: ignore[arg-type]
-
-    assert ["the service is paused"] == found
-
-
-class _Round:
-    lost_tasks = done_tasks = 0
+    assert "the service is paused" == why
 
 
 def test_the_configuration_is_used() -> None:
     """The wait is the interval of the rounds."""
     kafka, stop = DriverKafka(p0=(0, 10)), Waits()
-    kafka.pauses = Marked(1)
+    kafka.pauses = PausedFor(1)
 
     settings = config("round.interval=7s")
     service(kafka, FakeRounds(works(kafka)), settings, stop=stop, runtime=stop.runtime).run(until_end=True)

@@ -8,8 +8,7 @@ from app.driver.renewal import RENEW_SECONDS, SHARE, Renewal
 from app.driver.stop import Stop
 from app.errors import Unreachable
 from app.model import CommittedOffset, Partition
-from tests.fakes.driver import DriverKafka, FakeRounds, works
-from tests.unit.driver.test_service import config, service
+from tests.fakes.driver import DriverKafka, FakeRounds, config, service, works
 
 A, B = Partition("raw", 0), Partition("raw", 1)
 

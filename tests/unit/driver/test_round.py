@@ -19,9 +19,8 @@ from app.model import Assignment, Owner, Partition, Receipt
 from app.offsets.contract import TransactionalOffsetStore
 from app.runtime import Timings
 from app.status.snapshot import Ending, Phase, Snapshot
-from tests.fakes.driver import DriverKafka
+from tests.fakes.driver import DriverKafka, config
 from tests.fakes.simulation import Inline, SimulatedStop, SimulatedTime
-from tests.unit.driver.test_service import config
 
 A, B, C = (Partition("raw", number) for number in range(3))
 CONTROL, EVERY = [A, C], [A, B, C]

@@ -15,7 +15,6 @@ import pytest
 from structlog.testing import capture_logs
 
 from app import __version__
-from app.config import Config, load
 from app.driver.check import connected
 from app.driver.clients import Rounds
 from app.driver.destinations import Destinations
@@ -47,38 +46,21 @@ from app.model import (
     Watermarks,
 )
 from app.runtime import REAL, Runtime, Timings
-from app.status import log
-from app.status.snapshot import About, Phase
-from tests.fakes.driver import DriverKafka, FakeCluster, FakeRound, FakeRounds, Result, works
+from app.status.snapshot import Phase
+from tests.fakes.driver import (
+    IMPATIENT,
+    DriverKafka,
+    FakeCluster,
+    FakeRound,
+    FakeRounds,
+    Result,
+    config,
+    service,
+    works,
+)
 from tests.fakes.simulation import Inline, SimulatedStop, SimulatedTime
 
 A, B = Partition("raw", 0), Partition("raw", 1)
-IMPATIENT = Timings(control_fence=0.01, fence_all=0.01)
-
-
-def config(*assignments: str) -> Config:
-    flags = ["group.id=g", "source.topics=raw", "sink.topic=clean", "dead.letters.topic=dead"]
-    return load(None, [*flags, "kafka.bootstrap.servers=nowhere:9092", *assignments], {})
-
-
-def service(
-    kafka: DriverKafka,
-    rounds: FakeRounds,
-    settings: Config | None = None,
-    stop: Stop | None = None,
-    *,
-    runtime: Runtime = Runtime(timings=IMPATIENT),  # noqa: B008  # it holds nothing
-    start: Callable[[], Rounds] | None = None,
-) -> Service:
-    tracker = StatusTracker("g", [log.write], runtime, about=About(sink="clean"))
-    return Service(
-        settings or config(),
-        kafka.clients,
-        start or (lambda: rounds),
-        stop=stop or Stop(),
-        tracker=tracker,
-        runtime=runtime,
-    )
 
 
 @pytest.fixture(autouse=True)

@@ -11,8 +11,7 @@ from app.driver.stop import Stop
 from app.driver.suspects import SUSPECT_SECONDS, Suspects
 from app.errors import SparkFailed
 from app.model import Assignment, CommittedOffset, Partition
-from tests.fakes.driver import DriverKafka, FakeRounds, Result, works
-from tests.unit.driver.test_service import config, service
+from tests.fakes.driver import DriverKafka, FakeRounds, Result, config, service, works
 
 A, B, C = Partition("raw", 0), Partition("raw", 1), Partition("raw", 2)
 

@@ -31,9 +31,8 @@ from app.offsets.metadata import OffsetMetadata
 from app.offsets.times import NO_TIME, TaskReport
 from app.runtime import REAL
 from app.status import log
-from tests.fakes.driver import DriverKafka, FakeRound, FakeRounds, Result, works
+from tests.fakes.driver import DriverKafka, FakeRound, FakeRounds, Result, config, works
 from tests.fakes.simulation import SimulatedStop, SimulatedTime
-from tests.unit.driver.test_service import config
 
 A, B, C = Partition("raw", 0), Partition("raw", 1), Partition("raw", 2)
 EARLIER, ME = Owner(9_000, "there", "clean", 1), Owner(5_000, "here", "clean", 2)

@@ -9,7 +9,7 @@ from app.executor.parse import make_parser, parse
 from app.model import Destination, Partition, Partitioner, Plugin, TaskConfig
 from app.records import Record
 from tests.fakes import make_task_config
-from tests.unit.executor.test_task import cleansed, line
+from tests.independent import cleansed, line
 
 RAW, OTHER = Partition("raw", 3), Partition("other", 0)
 

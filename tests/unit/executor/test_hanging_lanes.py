@@ -25,8 +25,8 @@ from tests.fakes import (
     make_assignment,
     make_task_config,
 )
+from tests.independent import cleansed, line
 from tests.support.waiting import until
-from tests.unit.executor.test_task import cleansed, line
 
 A, B = Partition("raw", 0), Partition("raw", 3)
 RECORDS = 300

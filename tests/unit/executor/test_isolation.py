@@ -17,9 +17,9 @@ from app.executor.parse import make_parser, parse
 from app.model import Assignment, Attempt, OffsetRange, Partition
 from app.watchdog import Watchdog
 from parsers.contract import Parsed
+from parsers.testing import batch
 from tests.fakes import FakeClients, FakeClock, FakeKafka, Record, make_assignment, make_task_config
-from tests.unit.executor.test_task import cleansed, line
-from tests.unit.executor.test_trials import records
+from tests.independent import cleansed, line
 
 A, B = Partition("raw", 0), Partition("raw", 3)
 CONFIG = make_task_config()
@@ -44,7 +44,7 @@ def test_when_it_runs_apart(attempt: int, isolate: bool, apart: bool) -> None:
     planned = assignment(attempt, isolate=isolate)
     with capture_logs() as logs, Watchdog() as watchdog, parsing(make_parser(CONFIG), planned, watchdog) as parse_all:
         assert apart == bool(children() - before)
-        parsed = parse_all(records(700, rubbish=3))
+        parsed = parse_all(batch([line(n) if n != 3 else b"rubbish" for n in range(700)]))
 
     assert not children() - before
     assert [3] == parsed.reject_rows.tolist()
@@ -105,4 +105,4 @@ def test_a_process_that_dies_fails_the_task() -> None:
         (process,) = children() - before
         os.kill(process.pid, signal.SIGKILL)
         with pytest.raises(RuntimeError, match="the parser process exited"):
-            isolated.parse(records(10))
+            isolated.parse(batch([line(n) for n in range(10)]))

@@ -47,20 +47,10 @@ from tests.fakes import (
     make_assignment,
     make_task_config,
 )
+from tests.independent import cleansed, line
 
 A, B = Partition("raw", 0), Partition("raw", 3)
 EXACTLY, AT_LEAST = Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE
-
-
-def line(number: int) -> bytes:
-    fields = [b""] * 15
-    fields[1], fields[2], fields[13] = b"238", b"20171112132902", b"http://x/%d" % number
-    fields[3], fields[4], fields[5], fields[6] = b"1.1.1.1", b"2.2.2.2", b"1", b"2"
-    return b"<<<!>>>" + b"<<<!>>>,<<<!>>>".join(fields) + b"<<<!>>>"
-
-
-def cleansed(number: int) -> bytes:
-    return b"238|20171112132902|1.1.1.1:1|2.2.2.2:2|http://x/%d" % number
 
 
 def source(good: int = 10) -> list[Record | None]:

@@ -19,7 +19,8 @@ from app.executor.parse import parse
 from app.executor.trials import parse_apart
 from parsers.contract import Parsed
 from parsers.idc_access_log import IdcAccessLog
-from tests.unit.executor.test_task import cleansed, line
+from parsers.testing import batch
+from tests.independent import cleansed, line
 
 INNER = IdcAccessLog()
 DEADLY: Mapping[bytes, Callable[[], object]] = {
@@ -46,7 +47,7 @@ def records(number: int, **deadly: int) -> pa.BinaryArray:
     lines = [line(n) for n in range(number)]
     for what, place in deadly.items():
         lines[place] = what.replace("_", " ").encode()
-    return pa.array(lines, pa.binary())
+    return batch(lines)
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ from tests.fakes import (
     make_task_config,
 )
 from tests.fakes.simulation import Inline
-from tests.unit.executor.test_task import cleansed, line
+from tests.independent import cleansed, line
 
 A, B = Partition("raw", 0), Partition("raw", 3)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from pathlib import Path
 
 import pytest
 
@@ -16,31 +15,6 @@ from app.offsets.testing import OffsetStoreContract
 from tests.fakes import FakeKafka, FakeOffsets
 
 CONTEXT = StoreContext("group", {"bootstrap.servers": "nowhere:9092"})
-THIRD_PARTY = '''
-class Dictionary:
-    """A store of a third party."""
-
-    transactional = False
-
-    def __init__(self, context, *, url: str, prefix: str = ""):
-        self.context, self.url = context, url
-
-    def load(self, partitions, *, stable): return {}
-    def save(self, partition, offset, metadata): pass
-    def reset(self, partition, offset, metadata): pass
-    def close(self): pass
-'''
-
-
-@pytest.fixture
-def third_party(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Install a distribution with its own store."""
-    (tmp_path / "somebodys_store.py").write_text(THIRD_PARTY)
-    metadata = tmp_path / "somebodys_store-1.0.dist-info"
-    metadata.mkdir()
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: somebodys-store\nVersion: 1.0\n")
-    (metadata / "entry_points.txt").write_text("[winnow.offsets]\ndictionary = somebodys_store:Dictionary\n")
-    monkeypatch.syspath_prepend(tmp_path)
 
 
 def test_kafka_is_the_built_in_store() -> None:
@@ -52,7 +26,7 @@ def test_kafka_is_the_built_in_store() -> None:
     store.close()
 
 
-@pytest.mark.usefixtures("third_party")
+@pytest.mark.usefixtures("third_party_store")
 def test_a_package_adds_a_store_with_an_entry_point() -> None:
     """One file and one registration; options are keyword arguments, written with dots."""
     store = open_store(Plugin("dictionary", {"url": "somewhere"}), CONTEXT)
@@ -62,7 +36,7 @@ def test_a_package_adds_a_store_with_an_entry_point() -> None:
     assert (CONTEXT, "somewhere") == (store.context, store.url)  # type: ignore[attr-defined]  # a third party's
 
 
-@pytest.mark.usefixtures("third_party")
+@pytest.mark.usefixtures("third_party_store")
 @pytest.mark.parametrize(
     ("store", "error", "answer"),
     [

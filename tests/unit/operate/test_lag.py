@@ -11,8 +11,7 @@ from app.model import CommittedOffset, Partition, Watermarks
 from app.offsets.metadata import OffsetMetadata
 from app.operate.lag import NO_ANSWER, PartitionLag, measure, summed, unknown
 from tests.fakes import FakeKafka, FakeOffsets
-from tests.fakes.driver import DriverKafka
-from tests.unit.driver.test_service import config
+from tests.fakes.driver import DriverKafka, config
 
 A, B = Partition("raw", 0), Partition("raw", 1)
 NOW = 1_000.0

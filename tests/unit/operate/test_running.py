@@ -11,8 +11,7 @@ from app.model import CommittedOffset, Owner, Partition
 from app.offsets.metadata import OffsetMetadata
 from app.operate.running import StoppedService
 from tests.fakes import FakeKafka, FakeOffsets
-from tests.fakes.driver import DriverKafka
-from tests.unit.driver.test_service import config
+from tests.fakes.driver import DriverKafka, config
 
 A, B = Partition("raw", 0), Partition("raw", 1)
 BY_HOST = str(OffsetMetadata("id-1", 0, owner=Owner(5_000, "there", "clean")))

@@ -9,7 +9,7 @@ from app.model import Partition
 from app.operate.tap import Pair, pairs
 from app.records import Record
 from parsers import registry
-from tests.unit.executor.test_task import cleansed, line
+from tests.independent import cleansed, line
 
 A = Partition("raw", 0)
 PARSE = partial(parse, registry.load("idc-access-log", {}))

@@ -15,6 +15,7 @@ from parsers.delimited import Delimited
 from parsers.idc_access_log import IdcAccessLog
 from parsers.registry import ParserOptionError, UnknownParser, load, names
 from parsers.testing import batch, outcomes
+from tests.support.packages import install
 
 ROOT = Path(__file__).parents[3]
 THIRD_PARTY = '''
@@ -49,11 +50,7 @@ idc-access-log = somebodys_parser:Shout
 @pytest.fixture
 def third_party(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Install a distribution with its own parsers."""
-    (tmp_path / "somebodys_parser.py").write_text(THIRD_PARTY)
-    metadata = tmp_path / "somebodys_parser-1.0.dist-info"
-    metadata.mkdir()
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: somebodys-parser\nVersion: 1.0\n")
-    (metadata / "entry_points.txt").write_text(ENTRY_POINTS)
+    install(tmp_path, "somebodys_parser", THIRD_PARTY, ENTRY_POINTS)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "somebodys_parser", raising=False)
 

@@ -1,0 +1,65 @@
+"""Pauses of the service, and the offsets that mark one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from app.errors import Transient
+from app.model import CommittedOffset, Partition, Pause
+
+PAUSE = Pause(5_000, "ops 1")
+
+
+class PausedFor:
+    """A pause that lasts for a number of requests."""
+
+    def __init__(self, times: int) -> None:
+        self.answers = [PAUSE] * times
+        self.last: Pause | None = None
+        self.renewed: list[Pause] = []
+
+    def read(self) -> Pause | None:
+        self.last = self.answers.pop() if self.answers else None
+        return self.last
+
+    def set(self, pause: Pause) -> None:
+        raise AssertionError("only a person sets a pause")
+
+    def renew(self) -> None:
+        assert self.last, "nothing is paused"
+        self.renewed.append(self.last)
+
+    def clear(self) -> None:
+        raise AssertionError("only a person ends a pause")
+
+
+class PauseOffsets:
+    """The offsets of the group that marks a pause, in memory."""
+
+    transactional = True
+
+    def __init__(self) -> None:
+        self.stored: dict[Partition, CommittedOffset] = {}
+        self.trouble: Exception | None = None
+        self.missing: set[str] = set()
+        """Topics that do not exist: with them, Kafka has deleted their offsets."""
+
+    def delete(self, topic: str) -> None:
+        self.stored = {place: at for place, at in self.stored.items() if place.topic != topic}
+
+    def load(self, partitions: Iterable[Partition], *, stable: bool) -> Mapping[Partition, CommittedOffset]:
+        assert not stable, "nobody commits in that group in a transaction"
+        if self.trouble:
+            raise self.trouble
+        return {each: self.stored[each] for each in partitions if each in self.stored}
+
+    def save(self, partition: Partition, offset: int, metadata: str) -> None:
+        raise AssertionError("a mark may go back")
+
+    def reset(self, partition: Partition, offset: int, metadata: str) -> None:
+        if partition.topic in self.missing:
+            raise Transient(partition, "unknown topic")
+        self.stored[partition] = CommittedOffset(offset, metadata)
+
+    def close(self) -> None:
+        pass

@@ -1,0 +1,45 @@
+"""Writers without a task, and what they write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import pyarrow as pa
+
+from app.kafka.acknowledged import AcknowledgedWriter
+from app.kafka.backend import Backend
+from app.kafka.clients import TaskClients
+from app.kafka.writers import TransactionalWriter
+from app.model import Partition
+from app.records import Lines, OutgoingRecord
+from tests.integration.tasks import Stage
+
+
+@contextmanager
+def writing(stage: Stage, backend: Backend) -> Iterator[TransactionalWriter | AcknowledgedWriter]:
+    """Open a writer for the first partition."""
+    clients = TaskClients(stage.task_config, backend)
+    consumer = clients.consumer()
+    writer = clients.writer(Partition(stage.source, 0), clients.offsets(consumer))
+    try:
+        yield writer
+    finally:
+        writer.discard()
+        consumer.close()
+
+
+def make_lines(*texts: bytes | None, key: bytes | None = None, timestamp: int = 1) -> Lines:
+    """Make lines that all have this key."""
+    rows = np.zeros(len(texts), np.int32)
+    return Lines(pa.array(texts, pa.binary()), rows, pa.array([key], pa.binary()), np.array([timestamp]))
+
+
+def make_dead_letters(source: Partition, first: int, last: int) -> list[OutgoingRecord]:
+    """Return dead letters from the fifth offset on."""
+    origin = [("__connect.errors.topic", source.topic.encode()), ("__connect.errors.partition", b"%d" % source.number)]
+    return [
+        OutgoingRecord(None, b"%d" % n, [*origin, ("__connect.errors.offset", b"%d" % (5 + n))], 0)
+        for n in range(first, last)
+    ]
