@@ -81,7 +81,7 @@ proof: $(READY)  ## the long runs of tests/chaos/RESULTS.md: 5,000,000 lines and
 	$(BIN)/python -m tests.chaos epochs
 	$(BIN)/python -m tests.chaos run --minutes 90 --seed $(or $(SEED),5) --rate 3300 --kills 200 --lines 5000000
 
-controls: $(READY)  ## run services that are wrong on purpose: the checker must find each of them out (about 4 minutes)
+controls: $(READY)  ## run services that are wrong on purpose: the checker must find each of them out (about half an hour)
 	$(BIN)/python -m tests.chaos controls
 
 bench: $(READY)  ## Winnow beside Flink, Kafka Streams and Spark's own Kafka connector, on one embedded broker (about 20 minutes)
