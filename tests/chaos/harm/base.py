@@ -72,6 +72,8 @@ def source_ends(system: System, partitions: Iterable[int]) -> dict[int, int]:
 
     def ask() -> dict[int, int]:
         admin = system.broker.admin()
+        # For a topic that it knows, librdkafka asks its cache for leaders, which lacks partitions added since.
+        admin.list_topics(system.source, timeout=ANSWER_SECONDS)
         asked = {TopicPartition(system.source, number): OffsetSpec.latest() for number in partitions}  # type: ignore[no-untyped-call]
         return {at.partition: each.result(ANSWER_SECONDS).offset for at, each in admin.list_offsets(asked).items()}
 
