@@ -57,7 +57,7 @@ def _view(tasks: TaskConfig, wanted: Sequence[Part], receipts: dict[Partition, R
     left = sum(each["end"] - each["position"] for each in found)
     verdict = f"{records} records, {lines} lines" if done else f"{left} offsets would be read"
     if expired := sum(each["expired"] for each in found):
-        verdict += f"; retention may have deleted earlier records of the range in {expired} partitions"
+        verdict += f"; retention may have deleted earlier records of the range in {expired} of {len(found)} partitions"
     columns = ("TOPIC", "#PARTITION", "#BEGIN", "#END", "#POSITION", "#IN", "#OUT", "#DEAD-LETTERS")
     topics = {"into": tasks.sink.topic, "dead_letters_into": tasks.dead_letters.topic, "group": tasks.group}
     return View(

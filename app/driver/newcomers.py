@@ -25,9 +25,9 @@ class Newcomers:
 
     def __init__(self, config: Config, copies: OffsetStore | None) -> None:
         self._copies = copies
-        store, beside = config.offsets.store.name, bool(config.placeholder)
-        self._cause = ON_SOURCE if beside else IN_KAFKA.format(store)
-        command = migrate_offsets("source" if beside else "kafka", store)
+        store, two_clusters = config.offsets.store.name, bool(config.placeholder)
+        self._cause = ON_SOURCE if two_clusters else IN_KAFKA.format(store)
+        command = migrate_offsets("source" if two_clusters else "kafka", store)
         self._cure = (
             f"stop Winnow, then carry it over with {command}; or, to start afresh, "
             f"{KafkaTools.of(config.kafka).delete_group(config.group_id)}"

@@ -47,12 +47,13 @@ class PauseMark:
         if self._clock() < self._forbidden_until:
             return self._known
         try:
-            marks = self._marks()
+            self._known = self._stored()
         except NotAllowed:
             self._forbidden_until = self._clock() + AGAIN_SECONDS
-        else:
-            self._known = next(map(_parse, marks.values()), None)
         return self._known
+
+    def _stored(self) -> Pause | None:
+        return next(map(_parse, self._marks().values()), None)
 
     def _marks(self) -> dict[Partition, CommittedOffset]:
         found = self._store.load(self._places, stable=False)
@@ -71,9 +72,8 @@ class PauseMark:
 
     def renew(self) -> None:
         """Store the pause again, unless an operator has just ended it. Raises what `read` and `set` raise."""
-        for found in map(_parse, self._marks().values()):
-            self.set(found)
-            return
+        if (pause := self._stored()) is not None:
+            self.set(pause)
 
     def clear(self) -> None:
         """End the pause, also if it is renewed just now. Raises what `read` raises, and Transient if unsure."""

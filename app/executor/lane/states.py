@@ -143,7 +143,7 @@ def _refuse_tripped(ledger: Ledger, committed: CommittedOffset | None) -> None:
     found = OffsetMetadata.parse(committed.metadata if committed else "")
     ours = found.owner == ledger.owner != NOBODY
     if found.tripped and ours and committed is not None and committed.offset == ledger.position:
-        cure = TooManyDeadLetters(ledger.partition, "").cure
+        cure = TooManyDeadLetters(ledger.partition, "").cure  # the stored reason ends with it
         raise TooManyDeadLetters(ledger.partition, found.blocked.removesuffix(f": {cure}"))
 
 

@@ -104,7 +104,7 @@ def replicas(system: System, partition: int) -> tuple[int, list[int]]:
 
 
 def _answered(ask: Callable[[], T]) -> T:
-    """Ask with new clients until there is an answer: the broker that is asked first may be the one that is away."""
+    """Ask again until there is an answer: the broker that is asked first may be the one that is away."""
     deadline = time.monotonic() + PATIENCE
     while True:
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -66,80 +67,74 @@ class History:
         return CliRunner().invoke(main, ["offsets", "history", "-c", str(self.file), *arguments])
 
 
-@pytest.mark.usefixtures("brief_looks")
-def test_the_group_goes_back_to_an_earlier_time(
+@pytest.fixture
+def group(
     broker: Cluster, topics: Topics, hbase: HBaseThrift, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+) -> Iterator[History]:
+    """Return a group whose mirror remembers each commit, not one a minute."""
+    monkeypatch.setattr(module, "HISTORY_SECONDS", 0.0)
+    made = History(broker, topics, hbase, tmp_path)
+    with closing(made.kafka), closing(made.hbase):
+        yield made
+
+
+@pytest.mark.usefixtures("brief_looks")
+def test_the_group_goes_back_to_an_earlier_time(group: History) -> None:
     """
     The mirror's history is listed, newest first. A restore sets the store's offsets; with --dry-run it only reports
     them.
 
     The topic's id is stored with restored offsets, so a partition added later is new to the group.
     """
-    monkeypatch.setattr(module, "HISTORY_SECONDS", 0.0)
-    group = History(broker, topics, hbase, tmp_path)
-    with closing(group.kafka), closing(group.hbase):
-        for partition, offset in [(0, 10), (1, 20), (0, 30)]:
-            group.commit(partition, offset)
+    for partition, offset in [(0, 10), (1, 20), (0, 30)]:
+        group.commit(partition, offset)
 
-        listed = group.command()
-        assert 0 == listed.exit_code, listed.output
-        topic, *entries = listed.output.splitlines()
-        assert group.source == topic
-        assert ["0=30 1=20", "0=10 1=20", "0=10"] == [entry.split("  ")[-1] for entry in entries]
-        then = re.findall(r"\S+Z", listed.output)[1]
+    listed = group.command()
+    assert 0 == listed.exit_code, listed.output
+    topic, *entries = listed.output.splitlines()
+    assert group.source == topic
+    assert ["0=30 1=20", "0=10 1=20", "0=10"] == [entry.split("  ")[-1] for entry in entries]
+    then = re.findall(r"\S+Z", listed.output)[1]
 
-        foretold = group.command("--restore", then, "--dry-run")
-        assert (0, f"to move  {group.source}-0: 30 → 10") == (foretold.exit_code, foretold.output.splitlines()[0])
-        assert CommittedOffset(30) == group.committed()[0]
+    foretold = group.command("--restore", then, "--dry-run")
+    assert (0, f"to move  {group.source}-0: 30 → 10") == (foretold.exit_code, foretold.output.splitlines()[0])
+    assert CommittedOffset(30) == group.committed()[0]
 
-        done = group.command("--restore", then)
-        assert 0 == done.exit_code, done.output
-        assert {0: 10, 1: 20} == group.offsets()
-        (topic_id,) = {
-            each.id
-            for each in clients(Config.model_validate(group.config))
-            .topics.source_topics([group.source], None, ())
-            .values()
-        }
-        assert topic_id == OffsetMetadata.parse(group.committed()[0].metadata).topic_id
+    done = group.command("--restore", then)
+    assert 0 == done.exit_code, done.output
+    assert {0: 10, 1: 20} == group.offsets()
+    (topic_id,) = {
+        each.id
+        for each in clients(Config.model_validate(group.config)).topics.source_topics([group.source], None, ()).values()
+    }
+    assert topic_id == OffsetMetadata.parse(group.committed()[0].metadata).topic_id
 
 
-def test_a_running_service_is_noticed(
-    broker: Cluster, topics: Topics, hbase: HBaseThrift, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_running_service_is_noticed(broker: Cluster, group: History) -> None:
     """Its next commit would overwrite what a restore sets, so nothing is set, although the service is idle."""
-    monkeypatch.setattr(module, "HISTORY_SECONDS", 0.0)
-    group = History(broker, topics, hbase, tmp_path)
-    with closing(group.kafka), closing(group.hbase):
-        group.commit(0, 1)
-        then = re.findall(r"\S+Z", group.command().output)[0]
-        produce(broker.bootstrap, group.source, [Written(line(n)) for n in range(3)])
-        with Running(group.config):
-            until(lambda: group.offsets().get(0) == 3, "the lines")
-            refused = group.command("--restore", then)
-            kept = group.offsets()
+    group.commit(0, 1)
+    then = re.findall(r"\S+Z", group.command().output)[0]
+    produce(broker.bootstrap, group.source, [Written(line(n)) for n in range(3)])
+    with Running(group.config):
+        until(lambda: group.offsets().get(0) == 3, "the lines")
+        refused = group.command("--restore", then)
+        kept = group.offsets()
 
-        assert (3, 3) == (refused.exit_code, kept[0])
-        assert f"is running: it committed {group.source}-" in refused.stderr
+    assert (3, 3) == (refused.exit_code, kept[0])
+    assert f"is running: it committed {group.source}-" in refused.stderr
 
 
-def test_the_history_of_a_deleted_topic(
-    broker: Cluster, topics: Topics, hbase: HBaseThrift, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_history_of_a_deleted_topic(group: History) -> None:
     """Offsets of a deleted topic belong to other records, so none is restored."""
-    monkeypatch.setattr(module, "HISTORY_SECONDS", 0.0)
-    group = History(broker, topics, hbase, tmp_path)
-    with closing(group.kafka), closing(group.hbase):
-        group.commit(0, 10, "of-a-deleted-topic")
-        group.commit(0, 30)
+    group.commit(0, 10, "of-a-deleted-topic")
+    group.commit(0, 30)
 
-        then = re.findall(r"\S+Z", group.command().output)[1]
-        done = group.command("--restore", then)
+    then = re.findall(r"\S+Z", group.command().output)[1]
+    done = group.command("--restore", then)
 
-        assert 1 == done.exit_code
-        assert f"{group.source}-0@10: the topic was deleted and recreated" in done.stderr
-        assert {0: 30} == group.offsets()
+    assert 1 == done.exit_code
+    assert f"{group.source}-0@10: the topic was deleted and recreated" in done.stderr
+    assert {0: 30} == group.offsets()
 
 
 def test_no_history(broker: Cluster, topics: Topics, hbase: HBaseThrift, tmp_path: Path) -> None:
