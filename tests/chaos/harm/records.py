@@ -95,6 +95,7 @@ def breaker_trips_and_workers_die(system: System, load: Load, rng: random.Random
         load.spoiled = frozenset({victim})
         yield f"partition {victim}"
         until(lambda: TRIPPED in (committed(system)[victim].metadata or ""), PROGRESS_SECONDS)
+        load.pause = True  # what waits must be too little to trip the breaker of a task that starts anew
         stopped_at = committed(system)[victim].offset
         for worker in find_processes(lambda: system.workers):
             kill(worker)
@@ -105,7 +106,7 @@ def breaker_trips_and_workers_die(system: System, load: Load, rng: random.Random
         if (offset := committed(system)[victim].offset) != stopped_at:
             what = f"partition {victim} went on from {stopped_at} to {offset} after its breaker had tripped"
             system.recorder.record("seen", anomaly="went on", what=what)
-        load.spoiled = frozenset()
+        load.spoiled, load.pause = frozenset(), False
 
 
 @contextmanager
