@@ -80,7 +80,8 @@ class Running:
         """Return what remains in this process. A service that has ended may be garbage in reference cycles."""
         gc.collect()
         names = [each.name for each in set(threading.enumerate()) - self._threads]
-        threads = [each for each in names if each.startswith(OURS) or OF_ZOOKEEPER in each]  # other libraries keep theirs
+        # Other libraries keep theirs.
+        threads = [each for each in names if each.startswith(OURS) or OF_ZOOKEEPER in each]
         return threads + ["a client of Kafka"] * (_clients() - self._clients if self._clients_count else 0)
 
 
