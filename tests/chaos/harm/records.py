@@ -92,6 +92,7 @@ def breaker_trips_and_workers_die(system: System, load: Load, rng: random.Random
     """Write only rejects to one partition; kill the workers after its breaker has tripped, before the driver knows."""
     victim = rng.randrange(system.partitions)
     with _breaker(system):
+        expect_progress(system, range(system.partitions), "with a breaker")
         load.spoiled = frozenset({victim})
         yield f"partition {victim}"
         until(lambda: TRIPPED in (committed(system)[victim].metadata or ""), PROGRESS_SECONDS)
