@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import click
 
-from app.cli.options import between, configured, shown
+from app.cli.options import between, clients, configured, shown
 from app.cli.tables import View, progress
 from app.config import Config
 from app.errors import built
@@ -48,7 +48,7 @@ def audit(settings: Config, *, begin: str | None, end: str | None, last: str | N
     be running. Exits with 1 if something is wrong, and with 4 if nothing is wrong but not everything could be judged.
     """
     since, until = _times(begin, end, last)
-    from app.start import clients, fates, records
+    from app.start import fates, records
 
     kafka = clients(settings)
     scope = Scope.of(settings, kafka, since, until, sample)

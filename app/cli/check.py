@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from app import config
-from app.cli.options import configuration, overrides, parser_of, read, reports_errors
+from app.cli.options import clients, configuration, overrides, parser_of, read, reports_errors
 from app.cli.tables import as_json
 from app.errors import ConfigError
 from app.executor.parse import parse
@@ -77,7 +77,7 @@ def _check(report: Report, loaded: config.Loaded, *, connect: bool) -> int:
     report.loaded, settings = loaded, loaded.config
     if warning := config.exposed_secrets(loaded):
         report.say("warns", warning)
-    from app.start import backend, check_clients, clients
+    from app.start import backend, check_clients
 
     report.clients = backend(settings)
     check_clients(loaded)

@@ -8,7 +8,7 @@ from functools import wraps
 
 import click
 
-from app.cli.options import between, configured, shown
+from app.cli.options import between, clients, configured, shown
 from app.cli.tables import View, progress
 from app.config import Config
 from app.errors import built
@@ -120,7 +120,7 @@ def replay(
     to the dead-letter topic with a count. Replayed lines follow newer ones, so their order is not kept. Exits with 1 if
     a dead letter fails again.
     """
-    from app.start import clients, dead_letter_replays, fates, records
+    from app.start import dead_letter_replays, fates, records
 
     kafka = clients(settings)
     tasks = replaying(settings, kafka, into)
@@ -136,7 +136,7 @@ def replay(
 
 
 def _dead_letters(settings: Config) -> DeadLetterReader:
-    from app.start import clients, records
+    from app.start import records
 
     reader = records(settings.output_kafka, settings.group_id)
     return DeadLetterReader(settings.dead_letters.topic, clients(settings).destinations, reader)

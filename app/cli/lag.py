@@ -6,7 +6,7 @@ import time
 
 import click
 
-from app.cli.options import configured
+from app.cli.options import clients, configured
 from app.cli.tables import View, as_json, show, watch
 from app.config import Config
 from app.model import Pause
@@ -26,7 +26,7 @@ def lag(settings: Config, *, again: bool, as_json: bool) -> int:
 
     The service may be running. Exits with 1 if a partition or its offset has a problem.
     """
-    from app.start import clients, first_records
+    from app.start import first_records
 
     kafka, records = clients(settings), first_records(settings)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from app.cli.options import configured, shown
+from app.cli.options import clients, configured, shown
 from app.cli.tables import View, progress
 from app.config import Config
 from app.driver.clients import Clients
@@ -120,8 +120,6 @@ def _target(goals: dict[str, Any]) -> Target:
 
 def _found(settings: Config, topics: tuple[str, ...]) -> tuple[Clients, list[PartitionLag]]:
     """Return the driver's clients and the offsets of the chosen partitions."""
-    from app.start import clients
-
     kafka = clients(settings)
     refuse_local(settings, kafka)
     found = {each.partition: each for each in offsets_of(settings, kafka)}
@@ -167,8 +165,6 @@ def migrate(settings: Config, *, source: str, target: str, dry_run: bool, force:
 
     Reports each partition. Exits with 1 if there is nothing to move, or if an offset would go back (unless --force).
     """
-    from app.start import clients
-
     with Stores(settings, partial(clients, settings), click.echo) as stores:
         return 0 if stores.migrate(source, target, dry_run=dry_run, force=force) else 1
 
@@ -185,8 +181,6 @@ def migrate(settings: Config, *, source: str, target: str, dry_run: bool, force:
 @click.option("--dry-run", is_flag=True, help="Show what --restore would do; change nothing.")
 def history(settings: Config, *, store: str | None, most: int, restore: str | None, dry_run: bool) -> int:
     """List the group's earlier offsets, or restore them. Only some stores, such as hbase, keep a history."""
-    from app.start import clients
-
     with Stores(settings, partial(clients, settings), click.echo) as stores:
         if restore is None:
             stores.list_history(store, most)

@@ -12,6 +12,7 @@ import click
 
 from app import config, log
 from app.cli.tables import View, as_json, show
+from app.driver.clients import Clients
 from app.errors import ConfigError, WinnowError, built
 from app.model import SOURCE_KEY
 from app.operate.stores import check_stores
@@ -80,6 +81,15 @@ def read(file: Path | None, assignments: tuple[str, ...]) -> config.Loaded:
     check_stores(loaded.config)
     log.configure(loaded.config.log_level, group=loaded.config.group_id)
     return loaded
+
+
+def clients(settings: config.Config) -> Clients:
+    """Return the driver's clients; the command closes its offset store when it ends."""
+    from app import start
+
+    made = start.clients(settings)
+    click.get_current_context().call_on_close(made.offsets.close)
+    return made
 
 
 def parser_of(choice: config.ParserChoice) -> Parser:

@@ -7,7 +7,7 @@ import time
 
 import click
 
-from app.cli.options import configured, shown
+from app.cli.options import clients, configured, shown
 from app.cli.tables import View
 from app.config import Config
 from app.driver.pause import seconds_to_follow
@@ -24,8 +24,6 @@ def pause(settings: Config) -> View:
     It stops reading records, keeps its offsets and stays up. A running service commits its work and pauses within
     round.interval, with at-least-once within three of them. The pause survives a restart.
     """
-    from app.start import clients
-
     pauses = clients(settings).pauses
     if (known := pauses.read()) is None:
         known = Pause(round(time.time() * 1000), socket.gethostname())
@@ -38,8 +36,6 @@ def pause(settings: Config) -> View:
 @shown
 def resume(settings: Config) -> View:
     """Resume the service from its offsets, within round.interval."""
-    from app.start import clients
-
     clients(settings).pauses.clear()
     return _view(settings, None)
 

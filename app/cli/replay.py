@@ -7,7 +7,7 @@ from contextlib import closing
 
 import click
 
-from app.cli.options import between, configured, shown
+from app.cli.options import between, clients, configured, shown
 from app.cli.tables import View, progress
 from app.config import Config
 from app.model import Partition, Receipt, TaskConfig
@@ -32,7 +32,7 @@ def replay(settings: Config, *, begin: str, end: str, into: str, dead_letters: s
     since, until = between(("--from", begin), ("--to", end))
     assert since is not None  # the option is required
     assert until is not None  # the option is required
-    from app.start import clients, work
+    from app.start import work
 
     with closing(Replay(settings, clients(settings), (since, until), into, dead_letters)) as chosen:
         receipts: dict[Partition, Receipt] = {}

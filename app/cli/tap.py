@@ -8,7 +8,7 @@ from itertools import islice
 
 import click
 
-from app.cli.options import configured, parser_of
+from app.cli.options import clients, configured, parser_of
 from app.cli.tables import as_json
 from app.config import Config
 from app.executor.parse import parse
@@ -28,7 +28,7 @@ def tap(settings: Config, *, reasons: tuple[str, ...], limit: int | None, as_jso
 
     Runs until Ctrl-C. Writes nothing, commits nothing, and needs no running service.
     """
-    from app.start import clients, records
+    from app.start import records
 
     parser = envelope.wrap(parser_of(settings.parser), settings.source.format)
     found = offsets_of(settings, clients(settings))

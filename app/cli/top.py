@@ -7,7 +7,7 @@ import time
 
 import click
 
-from app.cli.options import configured
+from app.cli.options import clients, configured
 from app.cli.tables import View, as_json, watch
 from app.config import Config
 from app.model import Pause
@@ -39,7 +39,7 @@ def top(settings: Config, *, as_json: bool) -> int:
     Lists the worst first, and refreshes every two seconds until Ctrl-C. Changes nothing, and does not need the
     service's HTTP port.
     """
-    from app.start import clients, first_records
+    from app.start import first_records
 
     kafka, records = clients(settings), first_records(settings)
     before: LagSample | None = None

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import click
 
-from app.cli.options import configured, shown
+from app.cli.options import clients, configured, shown
 from app.cli.tables import View
 from app.config import Config
 from app.facts import OpenTransaction
@@ -41,7 +41,7 @@ def abort(settings: Config, *, dry_run: bool) -> View:
 
     Readers of the sink then need not wait for their timeout. Changes nothing if the service is running (exit code 3).
     """
-    from app.start import clients, transaction_log
+    from app.start import transaction_log
 
     found = use_case.open_transactions(settings, transaction_log(settings))
     if found and not dry_run:

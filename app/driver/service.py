@@ -117,6 +117,7 @@ class Service:
             return 0
         finally:
             self._clients.mirrors.close()
+            self._clients.offsets.close()
             self._tracker.stopped(failure or self._stop.cause or "done")
             if rounds is not None:
                 rounds.stop()

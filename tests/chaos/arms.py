@@ -44,9 +44,12 @@ def _leaderless_stops_all() -> None:
 
 
 def _hanging_calls_are_awaited() -> None:
-    """Wrong: a task waits for a lane that cannot deliver."""
-    calls = _part("executor.calls")
+    """Wrong: a task waits for a lane that cannot deliver, and nothing else ends the wait within 50 s."""
+    calls, settings = _part("executor.calls"), _part("kafka.settings")
     calls.Call.hangs = calls.Calls._hangs = lambda *_: False
+    _part("kafka.writers").CONTROL_SECONDS = 50.0
+    fencing = settings.fencing
+    settings.fencing = lambda group, _, partition: fencing(group, 60.0, partition)  # librdkafka delivers for as long
 
 
 def _swallowed_refusals() -> None:

@@ -17,6 +17,7 @@ Finds anomalies in a history, by Jepsen's names. Pure: the same events always gi
     stuck             a partition stood still because of another one's fault, or for ever
     came back         a deleted topic was created again, and not by its owner
     not paused        the service took records although a person had paused it
+    went on           the service read on in a partition that waits for a person
     crashed           the service ended by itself and did not say why
     displaced         a service lost its work to another one that had to leave it alone
     disagree          the product's own views differ: `winnow audit` from this checker, or, during a fault, the status
@@ -295,7 +296,9 @@ ANOMALIES: Mapping[str, Callable[[History], Iterator[Found]]] = {
     "silent": silent,
     "held up": held_up,
     "disagree": disagree,
-    **dict.fromkeys(("stuck", "came back", "not paused", "crashed", "displaced", "unknown"), _by_the_nemesis),
+    **dict.fromkeys(
+        ("stuck", "came back", "not paused", "went on", "crashed", "displaced", "unknown"), _by_the_nemesis
+    ),
 }
 
 

@@ -62,6 +62,8 @@ class Load:
         self.partitions, self.bad = partitions, bad
         self.odd: Odd | None = None
         """The odd lines to write now; only outside transactions, so that each is acknowledged."""
+        self.spoiled: frozenset[int] = frozenset()
+        """The partitions that get bad lines only."""
         self.group = ""
         """The group of the service whose headers the records are to forge; empty for none."""
         self.pause = False
@@ -162,7 +164,8 @@ class Load:
         first = self._next[stream]
         self._next[stream] += count
         numbers = range(first, first + count)
-        bad = [number for number in numbers if rng.random() < self.bad]
+        share = 1.0 if stream // 2 in self.spoiled else self.bad
+        bad = [number for number in numbers if rng.random() < share]
         if odd is None:
             return Batch(self._recorder, stream, first, count, bad, outcomes=self._outcomes)
         usual = [number for number in numbers if number not in bad]

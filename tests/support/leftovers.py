@@ -19,6 +19,8 @@ from tests.support.waiting import LOOK_SECONDS, alive_after
 GRACE_SECONDS = 30
 OURS = "winnow"
 """How the names of the product's threads begin."""
+OF_ZOOKEEPER = "(zk_loop)"
+"""A client of ZooKeeper uses the global `random` in its thread, which hypothesis takes for a fault of whatever test runs."""
 OF_TASKS = {"test_conformance", "test_flow_control", "test_refused_records", "test_task_offsets", "test_task_records"}
 """Modules about tasks: a client that they leave is a leak. Others have clients of their own, or lose brokers."""
 OF_PYTHON = ("multiprocessing.forkserver", "multiprocessing.resource_tracker")
@@ -78,7 +80,8 @@ class Running:
         """Return what remains in this process. A service that has ended may be garbage in reference cycles."""
         gc.collect()
         names = [each.name for each in set(threading.enumerate()) - self._threads]
-        threads = [each for each in names if each.startswith(OURS)]  # libraries keep theirs
+        # Other libraries keep theirs.
+        threads = [each for each in names if each.startswith(OURS) or OF_ZOOKEEPER in each]
         return threads + ["a client of Kafka"] * (_clients() - self._clients if self._clients_count else 0)
 
 

@@ -82,12 +82,17 @@ def source_ends(system: System, partitions: Iterable[int]) -> dict[int, int]:
 
 def committed_offsets(system: System) -> dict[int, int]:
     """Return the group's committed offsets of the source partitions."""
+    return {number: at.offset for number, at in committed(system).items()}
 
-    def ask() -> dict[int, int]:
+
+def committed(system: System) -> dict[int, TopicPartition]:
+    """Return what the group has committed for each source partition, with its metadata."""
+
+    def ask() -> dict[int, TopicPartition]:
         own: dict[str, Any] = {"bootstrap.servers": system.broker.bootstrap, "group.id": system.name, "log_level": 0}
         asked = [TopicPartition(system.source, number) for number in range(system.partitions)]
         answers = Consumer(own).committed(asked, ANSWER_SECONDS)
-        return {at.partition: at.offset for at in answers if at.offset >= 0}
+        return {at.partition: at for at in answers if at.offset >= 0}
 
     return _answered(ask)
 

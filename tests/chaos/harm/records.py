@@ -16,7 +16,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its 
 )
 
 from tests.chaos.cluster import System, kill, until
-from tests.chaos.harm.base import PATIENCE, PROGRESS_SECONDS, expect_progress, find_processes
+from tests.chaos.harm.base import PATIENCE, PROGRESS_SECONDS, committed, expect_progress, find_processes
 from tests.chaos.harm.processes import end_drivers
 from tests.chaos.lines import LARGE, LONG, OF_NEXT_YEAR, WITHOUT_KEY, Odd
 from tests.chaos.load import Load
@@ -25,6 +25,8 @@ from tests.chaos.views import expect_agreement
 ODD_SECONDS = 8.0
 LOW_LIMIT = "20000"
 BLOCKED = "partition_blocked"
+TRIPPED = "tripped=1"
+"""What the metadata of a partition's offset says once its breaker has tripped."""
 
 
 @contextmanager
@@ -77,20 +79,51 @@ def headers_forged(system: System, load: Load, rng: random.Random) -> Iterator[s
 @contextmanager
 def breaker_trips(system: System, load: Load, rng: random.Random) -> Iterator[str]:
     """Write only rejects, with a breaker: each partition waits for a person, who starts the service without one."""
+    with _breaker(system):
+        load.spoiled = frozenset(range(system.partitions))
+        yield "all partitions"
+        until(lambda: _blocked(system) == load.spoiled, PROGRESS_SECONDS)
+        expect_agreement(system, system.driver, "too many dead letters")
+        load.spoiled = frozenset()
+
+
+@contextmanager
+def breaker_trips_and_workers_die(system: System, load: Load, rng: random.Random) -> Iterator[str]:
+    """Write only rejects to one partition; kill the workers after its breaker has tripped, before the driver knows."""
+    victim = rng.randrange(system.partitions)
+    with _breaker(system):
+        expect_progress(system, range(system.partitions), "with a breaker")
+        load.spoiled = frozenset({victim})
+        yield f"partition {victim}"
+        until(lambda: TRIPPED in (committed(system)[victim].metadata or ""), PROGRESS_SECONDS)
+        load.pause = True  # what waits must be too little to trip the breaker of a task that starts anew
+        stopped_at = committed(system)[victim].offset
+        for worker in find_processes(lambda: system.workers):
+            kill(worker)
+        expect_progress(
+            system, set(range(system.partitions)) - load.spoiled, "beside a partition whose breaker tripped"
+        )
+        until(lambda: _blocked(system) == load.spoiled, PROGRESS_SECONDS)
+        if (offset := committed(system)[victim].offset) != stopped_at:
+            what = f"partition {victim} went on from {stopped_at} to {offset} after its breaker had tripped"
+            system.recorder.record("seen", anomaly="went on", what=what)
+        load.spoiled, load.pause = frozenset(), False
+
+
+@contextmanager
+def _breaker(system: System) -> Iterator[None]:
+    """Run the service with a breaker for the length of the block, and then without one, as an operator would."""
     end_drivers(system)
-    usual, load.bad = load.bad, 1.0
     breaker = {"ratio": 0.5, "minimum": 100, "window": "60s"}
     system.start_driver(config={"dead.letters": {"topic": system.roles["dead"], "breaker": breaker}})
-    yield "all partitions"
-    until(
-        lambda: len({each["partition"] for each in system.driver.logged(BLOCKED)}) >= system.partitions,
-        PROGRESS_SECONDS,
-    )
-    expect_agreement(system, system.driver, "too many dead letters")
-    load.bad = usual
+    yield
     end_drivers(system)
     system.start_driver()
     expect_progress(system, range(system.partitions), "after the breaker was taken out")
+
+
+def _blocked(system: System) -> set[int]:
+    return {each["partition"] for each in system.driver.logged(BLOCKED)}
 
 
 @contextmanager

@@ -56,6 +56,7 @@ KINDS: Mapping[str, Kind] = {
     "dead letters replayed, LogAppendTime": Kind(lines.dead_letters_replayed),
     "sink.kafka new, source leader away": Kind(lines.sink_moved, APART, "exists only on the source's cluster"),
     "breaker trips": Kind(records.breaker_trips, told="breaker"),
+    "breaker trips, workers killed": Kind(records.breaker_trips_and_workers_die, told="breaker"),
     "take-over, at least once": Kind(generations.later, told="taken over by", arm=AT_LEAST_ONCE),
     "log truncated": Kind(truncation.log_truncated, CUTTABLE, "truncat|was cut"),
     "source deleted": Kind(topics.source_deleted, told="(does not|no longer) exist"),
