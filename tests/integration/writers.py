@@ -14,15 +14,15 @@ from app.kafka.clients import TaskClients
 from app.kafka.writers import TransactionalWriter
 from app.model import Partition
 from app.records import Lines, OutgoingRecord
-from tests.integration.tasks import Stage
+from tests.integration.tasks import Pipeline
 
 
 @contextmanager
-def writing(stage: Stage, backend: Backend) -> Iterator[TransactionalWriter | AcknowledgedWriter]:
+def writing(pipeline: Pipeline, backend: Backend) -> Iterator[TransactionalWriter | AcknowledgedWriter]:
     """Open a writer for the first partition."""
-    clients = TaskClients(stage.task_config, backend)
+    clients = TaskClients(pipeline.task_config, backend)
     consumer = clients.consumer()
-    writer = clients.writer(Partition(stage.source, 0), clients.offsets(consumer))
+    writer = clients.writer(Partition(pipeline.source, 0), clients.offsets(consumer))
     try:
         yield writer
     finally:

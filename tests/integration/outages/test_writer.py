@@ -24,7 +24,7 @@ from app.model import Destination, Guarantee, Outcome, Partition, Plugin, TaskCo
 from app.records import Lines
 from tests.chaos.cluster import stopped
 from tests.independent import Written, by_partition, cleansed, line, produce
-from tests.integration.tasks import Stage
+from tests.integration.tasks import Pipeline
 from tests.support.waiting import until
 
 PARTITIONS, LINES = 2, 2_000
@@ -80,17 +80,17 @@ def test_an_offset_that_is_sent_for_a_minute(mortal: Broker) -> None:
                 mortal.kill()
             super().send_offsets_to_transaction(positions, *args)
 
-    stage = Stage(mortal.bootstrap, {raw: PARTITIONS}, clean, dead, "sent", Guarantee.EXACTLY_ONCE)
-    stage.producer = Deadly
+    pipeline = Pipeline(mortal.bootstrap, {raw: PARTITIONS}, clean, dead, "sent", Guarantee.EXACTLY_ONCE)
+    pipeline.producer = Deadly
     with capture_logs() as logs, ThreadPoolExecutor(1) as threads:
-        task = threads.submit(stage.run, seconds=90)
+        task = threads.submit(pipeline.run, seconds=90)
         until(lambda: hanging(logs), "a call that does not return")
         mortal.start()
         receipts = task.result().values()
 
     assert [(Outcome.DONE, LINES // PARTITIONS)] * PARTITIONS == [(each.outcome, each.records) for each in receipts]
     expected = {number: [cleansed(n) for n in range(number, LINES, PARTITIONS)] for number in range(PARTITIONS)}
-    assert expected == by_partition(stage.cleansed())
+    assert expected == by_partition(pipeline.cleansed())
 
 
 def hanging(logs: Sequence[MutableMapping[str, Any]]) -> bool:
