@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from app.driver.renewal import RENEW_SECONDS, SHARE, Renewal
-from app.driver.stop import Stop
 from app.errors import Unreachable
 from app.model import CommittedOffset, Partition
 from tests.fakes.driver import DriverKafka, FakeRounds, config, service, works
+from tests.fakes.simulation import ImpatientStop
 
 A, B = Partition("raw", 0), Partition("raw", 1)
 
@@ -101,25 +101,23 @@ def test_an_outage_is_no_error() -> None:
     assert [A, A] == scene.kafka.renewed
 
 
-def test_a_blocked_partition_keeps_its_offset(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_blocked_partition_keeps_its_offset() -> None:
     """No task works on it, so the driver renews its offset; tasks renew the others."""
-    monkeypatch.setattr(Stop, "wait", lambda self, seconds: False)
     kafka = DriverKafka(p0=(0, 10), p1=(5, 10))
     kafka.committed[B] = CommittedOffset(2)
 
-    assert 1 == service(kafka, FakeRounds(works(kafka))).run(until_end=True)
+    assert 1 == service(kafka, FakeRounds(works(kafka)), stop=ImpatientStop()).run(until_end=True)
 
     assert [B] == kafka.renewed
 
 
-def test_a_partition_without_a_leader_keeps_its_offset(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_partition_without_a_leader_keeps_its_offset() -> None:
     """The group has the offset anyway, and brokers delete it like any other."""
-    monkeypatch.setattr(Stop, "wait", lambda self, seconds: False)
     kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
     kafka.committed[B] = CommittedOffset(2)
     kafka.leaderless.add(1)
 
-    assert 1 == service(kafka, FakeRounds(works(kafka))).run(until_end=True)
+    assert 1 == service(kafka, FakeRounds(works(kafka)), stop=ImpatientStop()).run(until_end=True)
 
     assert [B] == kafka.renewed
 
