@@ -153,27 +153,41 @@ class FakeClock:
 
 
 class FakeClients:
-    """The fake clients of one process."""
+    """
+    The fake clients of one process.
+
+    Args:
+        writers: makes the writer of a partition, by default the usual one of the delivery guarantee.
+        consumers: makes the consumer, by default the usual one.
+    """
 
     def __init__(
-        self, kafka: FakeKafka, task_config: TaskConfig, clock: FakeClock, script: Script | None = None
+        self,
+        kafka: FakeKafka,
+        task_config: TaskConfig,
+        clock: FakeClock,
+        script: Script | None = None,
+        *,
+        writers: Callable[[FakeClients, Partition], FakeWriter] | None = None,
+        consumers: Callable[[FakeClients], FakeConsumer] | None = None,
     ) -> None:
         self.kafka = kafka
         self.task_config = task_config
         self.clock = clock
         self.script = script or Script()
         self.made: list[FakeConsumer] = []
+        usual = FakeTransaction if task_config.guarantee is Guarantee.EXACTLY_ONCE else FakeAcknowledged
+        self._writers, self._consumers = writers or usual, consumers or FakeConsumer
 
     def consumer(self) -> FakeConsumer:
-        self.made.append(FakeConsumer(self))
+        self.made.append(self._consumers(self))
         return self.made[-1]
 
     def offsets(self, consumer: object) -> FakeOffsets:
         return FakeOffsets(self.kafka)
 
     def writer(self, partition: Partition, offsets: object) -> FakeWriter:
-        kind = FakeTransaction if self.task_config.guarantee is Guarantee.EXACTLY_ONCE else FakeAcknowledged
-        return kind(self, partition)
+        return self._writers(self, partition)
 
 
 class FakeOffsets:

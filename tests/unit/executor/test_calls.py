@@ -31,10 +31,11 @@ class FakeLane:
         self.writer = SimpleNamespace(full=False)
         self.running: FakeLane | None = self
         self.outcome: Outcome | None = None
-        self.let_go = threading.Event()
+        self.began, self.let_go = threading.Event(), threading.Event()
         self.did: list[str] = []
 
     def waits(self) -> None:
+        self.began.set()
         assert self.let_go.wait(20)
         self.writer.full = False
         if self.outcome is not None:
@@ -85,8 +86,7 @@ class Stage:
     def hanging(self, lane: Lane) -> Lane:
         """Return the lane after starting a hanging call for it."""
         self.start(lane)
-        began = self.calls._calls[lane]
-        self.until(lambda: began.began is not None)
+        self.until(cast("FakeLane", lane).began.is_set)
         self.clock.now += 2 * HANGS_SECONDS
         return lane
 
@@ -276,7 +276,7 @@ def test_at_the_end_calls_that_hang_are_abandoned(stage: Stage) -> None:
     stage.start(well)
 
     stage.calls.settle()
-    assert set(hanging) == set(stage.calls._calls)
+    assert hanging == [each for each in (*hanging, well) if each in stage.calls]
     stage.clock.now += 10
     stage.calls.abandon(2.0)
 
@@ -291,15 +291,16 @@ def test_at_the_end_calls_behind_those_that_hang_have_their_turn(
     """What was taken is committed, even if hanging lanes had occupied every thread."""
     for _ in range(SIDE_BY_SIDE):
         stage.start(stage.lane(troubled=troubled))
-    stage.until(lambda: all(call.began is not None for call in stage.calls._calls.values()))
+    stage.until(lambda: all(lane.began.is_set() for lane in stage.lanes))
     last = stage.lane(troubled=troubled)
     stage.lanes[-1].let_go.set()
     stage.start(last)
+    *_, end = stage.calls.ends
     hang_at = stage.clock.now + 2 * HANGS_SECONDS
 
     def pass_by(ends: Sequence[Future[bool]], seconds: float) -> None:
         if stage.clock.now >= hang_at:
-            wait([stage.calls._calls[last].ended], 2)
+            wait([end], 2)
         stage.clock.now += HANGS_SECONDS
 
     monkeypatch.setattr("app.executor.calls.wait", pass_by)
@@ -329,7 +330,7 @@ def test_at_the_end_calls_without_a_thread_are_not_begun(stage: Stage, *, troubl
     """Their lanes end with what is committed."""
     for _ in range(SIDE_BY_SIDE):
         stage.start(stage.lane(troubled=troubled))
-    stage.until(lambda: all(call.began is not None for call in stage.calls._calls.values()))
+    stage.until(lambda: all(lane.began.is_set() for lane in stage.lanes))
     stage.start(stage.lane(troubled=troubled))
     stage.calls.abandon(0.0)
 
@@ -354,11 +355,12 @@ def test_a_moment_is_given_only_to_calls_that_do_not_hang(stage: Stage, monkeypa
     stage.hanging(stage.lane())
     well, waited = stage.lane(), list[object]()
     stage.start(well)
+    _, end_of_well = stage.calls.ends
     monkeypatch.setattr("app.executor.calls.wait", lambda ends, seconds: waited.extend(ends))
 
     stage.calls.settle_soon()
 
-    assert [stage.calls._calls[well].ended] == waited
+    assert [end_of_well] == waited
 
 
 @pytest.mark.parametrize(("has_taken", "waits"), [(0.0, 2.0), (1.5, 0.5), (3.0, 0.0)])
@@ -368,7 +370,7 @@ def test_a_call_has_its_time_before_it_is_abandoned(
     """The time it has already taken counts; then its thread gets a moment to return."""
     lane = stage.lane()
     stage.start(lane)
-    stage.until(lambda: stage.calls._calls[lane].began is not None)
+    stage.until(stage.lanes[0].began.is_set)
     stage.clock.now += has_taken
     began, abandoned_at = stage.clock.now, list[float]()
     monkeypatch.setattr(stage.lanes[0], "abandon", lambda: abandoned_at.append(stage.clock.now))
@@ -406,12 +408,13 @@ def test_lanes_that_open_one_after_the_other_are_waited_for(stage: Stage, monkey
     closed = [stage.lane() for _ in range(4)]
     for lane in closed:
         stage.start(lane)
+    left = list(zip(stage.lanes, stage.calls.ends, strict=True))
 
     def pass_by(ends: Sequence[Future[bool]], seconds: float) -> None:
         stage.clock.now += 0.75
-        lane = closed.pop()
-        cast("FakeLane", lane).let_go.set()
-        wait([stage.calls._calls[lane].ended])
+        lane, end = left.pop()
+        lane.let_go.set()
+        wait([end])
 
     monkeypatch.setattr("app.executor.calls.wait", pass_by)
     stage.calls.settle_while_some_end(1.0)

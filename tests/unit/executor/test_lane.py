@@ -57,13 +57,12 @@ class Stage:
             self.kafka.committed[A] = CommittedOffset(committed)
         self.writers: list[Writer] = []
         self.now = 100.0
-        self._clients = FakeClients(self.kafka, make_task_config(), FakeClock())
-        self._clients.writer = self._writer  # type: ignore[method-assign]
+        self._clients = FakeClients(self.kafka, make_task_config(), FakeClock(), writers=self._writer)
         self.consumer = self._clients.consumer()
         self.lane = Lane(offset_range, self.consumer)
 
-    def _writer(self, partition: Partition, offsets: object) -> Writer:
-        self.writers.append(Writer(self._clients, partition))
+    def _writer(self, clients: FakeClients, partition: Partition) -> Writer:
+        self.writers.append(Writer(clients, partition))
         return self.writers[-1]
 
     def open(self) -> Lane:

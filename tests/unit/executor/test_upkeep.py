@@ -71,16 +71,17 @@ class Stage:
         self.kafka = FakeKafka({each: [Record(line(n)) for n in range(records)] for each in (A, B)})
         self.kafka.committed = {A: CommittedOffset(0), B: CommittedOffset(0)}
         self.clock, self.task_config = FakeClock(), make_task_config()
-        self.clients = FakeClients(self.kafka, self.task_config, self.clock, Script(list(mishaps)))
-        self.clients.writer = self._writer  # type: ignore[method-assign]
+        self.clients = FakeClients(
+            self.kafka, self.task_config, self.clock, Script(list(mishaps)), writers=self._writer
+        )
         self.clients.offsets = self._offsets  # type: ignore[method-assign]
         self.writers: list[Writer] = []
         self.stores: list[Offsets] = []
         self.pools: list[Pool] = []
         self.change: Callable[[Writer, Partition], None] = lambda _writer, _partition: None
 
-    def _writer(self, partition: Partition, offsets: object) -> Writer:
-        self.writers.append(Writer(self.clients, partition))
+    def _writer(self, clients: FakeClients, partition: Partition) -> Writer:
+        self.writers.append(Writer(clients, partition))
         self.change(self.writers[-1], partition)
         return self.writers[-1]
 
