@@ -12,7 +12,7 @@ from app.kafka.backend import best_backend
 from tests.conftest import Topics
 from tests.independent import cleansed
 from tests.integration.tasks import make_pipeline
-from tests.integration.writers import make_lines, writing
+from tests.integration.writers import deliver, make_lines, writing
 
 PAGE = Path(__file__).parents[2] / "docs/integrations.md"
 
@@ -24,7 +24,7 @@ def test_the_reader_in_the_page(broker: Cluster, topics: Topics, tmp_path: Path)
         with writing(pipeline, best_backend({})) as writer:
             writer.open()
             writer.send(make_lines(*map(cleansed, range(3))))
-            assert 0 == writer._delivery.deliver_all(30)
+            deliver(writer)
             if commits:
                 writer.commit(3, "")
     (program,) = re.findall(r'```python\n("""Prints cleansed lines.*?)```', PAGE.read_text(), re.DOTALL)

@@ -15,6 +15,7 @@ from app.kafka.writers import TransactionalWriter
 from app.model import Partition
 from app.records import Lines, OutgoingRecord
 from tests.integration.tasks import Pipeline
+from tests.support.waiting import until
 
 
 @contextmanager
@@ -28,6 +29,16 @@ def writing(pipeline: Pipeline, backend: Backend) -> Iterator[TransactionalWrite
     finally:
         writer.discard()
         consumer.close()
+
+
+def deliver(writer: TransactionalWriter | AcknowledgedWriter) -> None:
+    """Wait until everything that was sent is acknowledged."""
+
+    def delivered() -> bool:
+        writer.free()
+        return writer.waiting == 0
+
+    until(delivered, "all records are acknowledged")
 
 
 def make_lines(*texts: bytes | None, key: bytes | None = None, timestamp: int = 1) -> Lines:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from itertools import pairwise, product
-from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -37,6 +36,7 @@ from tests.fakes import (
     FakeClock,
     FakeConsumer,
     FakeKafka,
+    FakeTransaction,
     FakeWriter,
     Killed,
     Mishap,
@@ -334,18 +334,18 @@ class TestOutcomes:
         assert (Outcome.DONE, second.end) == (second.outcome, kafka.committed[B].offset)
         assert kafka.sink[B]
 
-    def test_a_consumer_that_kafka_refuses_ends_the_task(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_consumer_that_kafka_refuses_ends_the_task(self) -> None:
         """What it has read is committed, and the next task reads on with the current passwords and certificates."""
         kafka, task_config, clock = FakeKafka({A: source()}), make_task_config(), FakeClock()
         kafka.committed = {A: CommittedOffset(0)}
-        clients = FakeClients(kafka, task_config, clock)
-        real_deliver = task.Task.deliver
 
-        def deliver_and_be_refused(self: task.Task, *arguments: Any) -> None:
-            real_deliver(self, *arguments)
-            cast("FakeConsumer", self.consumer).refused = True
+        class RefusedConsumer(FakeConsumer):
+            def poll(self, seconds: float, most: int | None = None) -> Chunk | None:
+                chunk = super().poll(seconds, most)
+                self.refused = chunk is not None
+                return chunk
 
-        monkeypatch.setattr(task.Task, "deliver", deliver_and_be_refused)
+        clients = FakeClients(kafka, task_config, clock, consumers=RefusedConsumer)
         assignment = make_assignment(task_config, OffsetRange(A, 0, 0))
         (receipt,) = task.run(assignment, clients, make_parser(task_config), seconds=1_000, runtime=clock.runtime)
 
@@ -357,24 +357,22 @@ class TestOutcomes:
         kafka = FakeKafka({A: [], B: []})
         kafka.committed = {A: CommittedOffset(0), B: CommittedOffset(0)}
         task_config, clock = make_task_config(), FakeClock()
-        clients = FakeClients(kafka, task_config, clock)
         began = clock.now
-        real_poll = task.Task.keep_up
 
-        def fence_then_keep_up(self: task.Task, *, catching_up: bool) -> None:
-            kafka.epochs[A] = 99
-            real_poll(self, catching_up=catching_up)
+        class FencedMeanwhile(FakeConsumer):
+            def poll(self, seconds: float, most: int | None = None) -> Chunk | None:
+                kafka.epochs[A] = 99
+                return super().poll(seconds, most)
 
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(task.Task, "keep_up", fence_then_keep_up)
-            ranges = (OffsetRange(A, 0, 0), OffsetRange(B, 0, 0))
-            receipts = task.run(
-                make_assignment(task_config, *ranges),
-                clients,
-                make_parser(task_config),
-                seconds=1_000,
-                runtime=clock.runtime,
-            )
+        clients = FakeClients(kafka, task_config, clock, consumers=FencedMeanwhile)
+        ranges = (OffsetRange(A, 0, 0), OffsetRange(B, 0, 0))
+        receipts = task.run(
+            make_assignment(task_config, *ranges),
+            clients,
+            make_parser(task_config),
+            seconds=1_000,
+            runtime=clock.runtime,
+        )
 
         assert [Outcome.FENCED, Outcome.DONE] == [receipt.outcome for receipt in receipts]
         assert clock.now - began < 3
@@ -829,18 +827,18 @@ class TestTruncation:
         return lane.ready
 
 
-def test_lines_are_keyed_by_a_field(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_are_keyed_by_a_field() -> None:
     """With `sink.key` lines have that field as their key, and dead letters keep their record's key."""
-    kafka, keys, plain = FakeKafka({A: source(2)}), [], FakeWriter.send
+    kafka, keys = FakeKafka({A: source(2)}), []
 
-    def send(writer: FakeWriter, lines: Lines) -> None:
-        keys.extend(lines.keys.take(lines.rows).to_pylist())
-        plain(writer, lines)
+    class NotingWriter(FakeTransaction):
+        def send(self, lines: Lines) -> None:
+            keys.extend(lines.keys.take(lines.rows).to_pylist())
+            super().send(lines)
 
-    monkeypatch.setattr(FakeWriter, "send", send)
     task_config, clock = make_task_config(sink_key="houseid"), FakeClock()
     assignment = make_assignment(task_config, OffsetRange(A, None, 0, len(kafka.source[A])))
-    clients = FakeClients(kafka, task_config, clock)
+    clients = FakeClients(kafka, task_config, clock, writers=NotingWriter)
 
     task.run(assignment, clients, make_parser(task_config), 8, runtime=clock.runtime)
 

@@ -51,7 +51,20 @@ class Writer(FakeTransaction):
 
 
 class Offsets(FakeOffsets):
+    """A store that fails first, and records how it was asked and whether it is closed."""
+
     closed = False
+
+    def __init__(self, kafka: FakeKafka, failures: list[Exception]) -> None:
+        super().__init__(kafka)
+        self.asked: list[bool] = []
+        self._failures = failures
+
+    def load(self, partitions: Iterable[Partition], *, stable: bool) -> dict[Partition, CommittedOffset]:
+        self.asked.append(stable)
+        if self._failures:
+            raise self._failures.pop()
+        return super().load(partitions, stable=stable)
 
     def close(self) -> None:
         self.closed = True
@@ -77,6 +90,8 @@ class Stage:
         self.clients.offsets = self._offsets  # type: ignore[method-assign]
         self.writers: list[Writer] = []
         self.stores: list[Offsets] = []
+        self.failures: list[Exception] = []
+        """What the first reads of committed offsets raise."""
         self.pools: list[Pool] = []
         self.change: Callable[[Writer, Partition], None] = lambda _writer, _partition: None
 
@@ -86,7 +101,7 @@ class Stage:
         return self.writers[-1]
 
     def _offsets(self, consumer: object) -> Offsets:
-        self.stores.append(Offsets(self.kafka))
+        self.stores.append(Offsets(self.kafka, self.failures))
         return self.stores[-1]
 
     def run(
@@ -216,16 +231,9 @@ def test_a_start_that_cannot_be_read_is_trouble_like_any_other(error: Exception)
     """Each lane backs off and reopens with a new producer; its receipt has the error, and no record is lost."""
     stage = Stage(records=3)
     # For both lanes' first attempt together, and for one lane's second: the stable read and the unstable one.
-    failures = [error, error, error]
-    load = Offsets.load
+    stage.failures += [error, error, error]
 
-    def fail(store: Offsets, partitions: Iterable[Partition], *, stable: bool) -> dict[Partition, CommittedOffset]:
-        if failures:
-            raise failures.pop()
-        return load(store, partitions, stable=stable)
-
-    with pytest.MonkeyPatch.context() as patch, capture_logs() as logs:
-        patch.setattr(Offsets, "load", fail)
+    with capture_logs() as logs:
         receipts = stage.run(20.0)
 
     assert [2, 1] == [receipt.reopened for receipt in receipts]
@@ -237,19 +245,14 @@ def test_a_start_that_cannot_be_read_is_trouble_like_any_other(error: Exception)
     assert {each: [cleansed(n) for n in range(3)] for each in (A, B)} == stage.kafka.sink
 
 
-def test_a_task_waits_for_stable_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_waits_for_stable_offsets() -> None:
     """An earlier owner's transaction may be about to move them (KIP-447), also when a lane reopens."""
-    stage, asked = Stage(Mishap(Point.AFTER_SEND, Trouble.TRANSIENT), records=3), list[bool]()
-    load = Offsets.load
+    stage = Stage(Mishap(Point.AFTER_SEND, Trouble.TRANSIENT), records=3)
 
-    def note(store: Offsets, partitions: Iterable[Partition], *, stable: bool) -> dict[Partition, CommittedOffset]:
-        asked.append(stable)
-        return load(store, partitions, stable=stable)
-
-    monkeypatch.setattr(Offsets, "load", note)
     stage.run(5.0)
 
-    assert [True, True] == asked
+    (store,) = stage.stores
+    assert [True, True] == store.asked
 
 
 def test_the_watchdog_is_fed_with_every_poll(monkeypatch: pytest.MonkeyPatch) -> None:
