@@ -303,7 +303,7 @@ class FakeWriter:
 
     def __init__(self, clients: FakeClients, partition: Partition) -> None:
         self.suspect = False
-        self.commits = self.freed = 0
+        self.commits = self.freed = self.discarded = 0
         self._kafka = clients.kafka
         self._partition = partition
         self._script = clients.script
@@ -371,7 +371,7 @@ class FakeWriter:
         self._kafka.committed[self._partition] = CommittedOffset(offset, metadata)
 
     def discard(self) -> None:
-        pass
+        self.discarded += 1
 
     def _check_epoch(self) -> None:
         pass

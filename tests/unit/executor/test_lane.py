@@ -25,13 +25,10 @@ AWAY = Transient(A, "the broker is away")
 
 
 class Writer(FakeTransaction):
-    """A writer that records how it ended."""
+    """A writer that counts the calls that send, and records whether it was abandoned."""
 
-    discarded = rests = lines = dead_letters = 0
+    rests = lines = dead_letters = 0
     abandoned = False
-
-    def discard(self) -> None:
-        self.discarded += 1
 
     def abandon(self) -> None:
         self.abandoned = True

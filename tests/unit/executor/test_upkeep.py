@@ -41,15 +41,6 @@ from tests.independent import cleansed, line
 A, B = Partition("raw", 0), Partition("raw", 3)
 
 
-class Writer(FakeTransaction):
-    """A writer that records how it ended and when it committed."""
-
-    discarded = 0
-
-    def discard(self) -> None:
-        self.discarded += 1
-
-
 class Offsets(FakeOffsets):
     """A store that fails first, and records how it was asked and whether it is closed."""
 
@@ -88,15 +79,15 @@ class Stage:
             self.kafka, self.task_config, self.clock, Script(list(mishaps)), writers=self._writer
         )
         self.clients.offsets = self._offsets  # type: ignore[method-assign]
-        self.writers: list[Writer] = []
+        self.writers: list[FakeTransaction] = []
         self.stores: list[Offsets] = []
         self.failures: list[Exception] = []
         """What the first reads of committed offsets raise."""
         self.pools: list[Pool] = []
-        self.change: Callable[[Writer, Partition], None] = lambda _writer, _partition: None
+        self.change: Callable[[FakeTransaction, Partition], None] = lambda _writer, _partition: None
 
-    def _writer(self, clients: FakeClients, partition: Partition) -> Writer:
-        self.writers.append(Writer(clients, partition))
+    def _writer(self, clients: FakeClients, partition: Partition) -> FakeTransaction:
+        self.writers.append(FakeTransaction(clients, partition))
         self.change(self.writers[-1], partition)
         return self.writers[-1]
 
@@ -192,7 +183,7 @@ def test_what_was_taken_during_the_last_commit_is_committed(monkeypatch: pytest.
     stage = Stage(records=3)
     begun, ends = threading.Event(), threading.Event()
 
-    def change(writer: Writer, partition: Partition) -> None:
+    def change(writer: FakeTransaction, partition: Partition) -> None:
         commit = writer.commit
 
         def held(offset: int, metadata: str) -> None:
