@@ -108,7 +108,7 @@ SINK, DEAD_LETTERS = Destination("clean", 1, 1_000), Destination("dead", 1, 1_00
 
 
 @dataclass(slots=True)
-class Scene:
+class AuditedTopics:
     """
     The contents of the topics. Offsets of lines and dead letters are their positions.
 
@@ -156,6 +156,6 @@ class Scene:
         readers = Readers(source, output, source, output)  # type: ignore[arg-type]  # all that an audit needs of topics
         return Auditor(Cleanse(), readers, self.routing, ends, self.times).compare([RAW, OTHER], self.ranges)
 
-    def with_layout(self, **changes: object) -> Scene:
+    def with_layout(self, **changes: object) -> AuditedTopics:
         """Return a copy with other topics or marks."""
         return replace(self, routing=replace(self.routing, **changes))  # type: ignore[arg-type]  # any field

@@ -73,7 +73,7 @@ def test_an_offset_that_is_sent_for_a_minute(mortal: Broker) -> None:
     produce(mortal.bootstrap, raw, [Written(line(n), partition=n % PARTITIONS) for n in range(LINES)])
     dies = threading.Event()
 
-    class Deadly(confluent_kafka.Producer):
+    class KillingProducer(confluent_kafka.Producer):
         def send_offsets_to_transaction(self, positions: list[TopicPartition], *args: Any) -> None:
             if positions[0].offset and not dies.is_set():
                 dies.set()
@@ -81,7 +81,7 @@ def test_an_offset_that_is_sent_for_a_minute(mortal: Broker) -> None:
             super().send_offsets_to_transaction(positions, *args)
 
     pipeline = Pipeline(mortal.bootstrap, {raw: PARTITIONS}, clean, dead, "sent", Guarantee.EXACTLY_ONCE)
-    pipeline.producer = Deadly
+    pipeline.producer = KillingProducer
     with capture_logs() as logs, ThreadPoolExecutor(1) as threads:
         task = threads.submit(pipeline.run, seconds=90)
         until(lambda: hanging(logs), "a call that does not return")

@@ -68,7 +68,7 @@ class Pool(Inline):
         self.ended = True
 
 
-class Stage:
+class ObservedTask:
     """A task with two lanes whose offsets are committed, and all that it makes."""
 
     def __init__(self, *mishaps: Mishap, records: int = 0) -> None:
@@ -109,21 +109,21 @@ class Stage:
 
 def test_an_idle_task_shows_that_it_is_alive() -> None:
     """It commits its control partition's offset every second, and the others' once, at its end."""
-    stage = Stage()
-    stage.run(20.0)
+    observed = ObservedTask()
+    observed.run(20.0)
 
-    control, other = stage.writers
+    control, other = observed.writers
     assert 16 <= control.commits <= 21
     assert 1 == other.commits
 
 
 def test_memory_is_freed_twice_a_second() -> None:
     """Librdkafka keeps delivered records until their reports are taken; a lane may commit much less often."""
-    stage = Stage(records=1_000)
-    stage.task_config = make_task_config(commit_seconds=60.0)
-    stage.run(20.0)
+    observed = ObservedTask(records=1_000)
+    observed.task_config = make_task_config(commit_seconds=60.0)
+    observed.run(20.0)
 
-    assert all(30 <= writer.freed <= 40 for writer in stage.writers)
+    assert all(30 <= writer.freed <= 40 for writer in observed.writers)
 
 
 @pytest.mark.parametrize(
@@ -138,49 +138,49 @@ def test_memory_is_freed_twice_a_second() -> None:
 )
 def test_nothing_is_left_behind(mishaps: tuple[Mishap, ...]) -> None:
     """Every producer is discarded once, and store, consumer and threads are closed, however the task ends."""
-    stage = Stage(*mishaps, records=50)
+    observed = ObservedTask(*mishaps, records=50)
     if any(mishap.trouble is Trouble.KILLED for mishap in mishaps):
         with pytest.raises(Killed):
-            stage.run(8.0)
+            observed.run(8.0)
     else:
-        stage.run(8.0)
+        observed.run(8.0)
 
-    assert {1} == {writer.discarded for writer in stage.writers}
-    assert [True] == [store.closed for store in stage.stores]
-    assert [True] == [consumer.closed for consumer in stage.clients.made]
-    assert [True] == [pool.ended for pool in stage.pools]
+    assert {1} == {writer.discarded for writer in observed.writers}
+    assert [True] == [store.closed for store in observed.stores]
+    assert [True] == [consumer.closed for consumer in observed.clients.made]
+    assert [True] == [pool.ended for pool in observed.pools]
     assert gc.isenabled()
 
 
 def test_a_task_ends_when_its_ends_are_reached() -> None:
     """A backfill does not wait for its round's deadline. Each partition is committed up to its end, once."""
-    stage = Stage(records=20)
-    began = stage.clock.now
+    observed = ObservedTask(records=20)
+    began = observed.clock.now
 
-    receipts = stage.run(1_000.0, end=10)
+    receipts = observed.run(1_000.0, end=10)
 
-    assert stage.clock.now - began < 5
+    assert observed.clock.now - began < 5
     assert [(Outcome.DONE, 10)] * 2 == [(receipt.outcome, receipt.end) for receipt in receipts]
-    assert {each: [cleansed(n) for n in range(10)] for each in (A, B)} == stage.kafka.sink
+    assert {each: [cleansed(n) for n in range(10)] for each in (A, B)} == observed.kafka.sink
 
 
 def test_garbage_is_not_collected_inside_a_round() -> None:
     """The collector would visit every consumed message again and again."""
-    stage, seen = Stage(records=1), list[bool]()
+    observed, seen = ObservedTask(records=1), list[bool]()
 
     class Watching:
         def parse(self, lines: pa.BinaryArray) -> Parsed:
             seen.append(gc.isenabled())
-            return make_parser(stage.task_config).parse(lines)
+            return make_parser(observed.task_config).parse(lines)
 
-    stage.run(1.0, Watching())
+    observed.run(1.0, Watching())
 
     assert {False} == set(seen)
 
 
 def test_what_was_taken_during_the_last_commit_is_committed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A lane may still be committing at the deadline. What it took meanwhile is committed before it reports."""
-    stage = Stage(records=3)
+    observed = ObservedTask(records=3)
     begun, ends = threading.Event(), threading.Event()
 
     def change(writer: FakeTransaction, partition: Partition) -> None:
@@ -188,7 +188,7 @@ def test_what_was_taken_during_the_last_commit_is_committed(monkeypatch: pytest.
 
         def held(offset: int, metadata: str) -> None:
             if partition == A and not begun.is_set():
-                stage.kafka.source[A] += [Record(line(n)) for n in range(3, 6)]
+                observed.kafka.source[A] += [Record(line(n)) for n in range(3, 6)]
                 begun.set()
                 assert ends.wait(20)
             commit(offset, metadata)
@@ -207,64 +207,64 @@ def test_what_was_taken_during_the_last_commit_is_committed(monkeypatch: pytest.
 
     monkeypatch.setattr(task.Task, "keep_up", begin)
     monkeypatch.setattr(task.Task, "finish", end)
-    stage.change = change
-    stage.clients.consumer = lambda: FakeConsumer(stage.clients, tick=0.05)  # type: ignore[method-assign]
+    observed.change = change
+    observed.clients.consumer = lambda: FakeConsumer(observed.clients, tick=0.05)  # type: ignore[method-assign]
 
-    first, _ = stage.run(0.4, runtime=stage.clock.threaded)  # less than the patience for a call
+    first, _ = observed.run(0.4, runtime=observed.clock.threaded)  # less than the patience for a call
 
     assert begun.is_set()
     assert (Outcome.DONE, 6) == (first.outcome, first.end)
-    assert [cleansed(n) for n in range(6)] == stage.kafka.sink[A]
+    assert [cleansed(n) for n in range(6)] == observed.kafka.sink[A]
 
 
 @pytest.mark.parametrize("error", [Unreachable("no answer"), NotUsable("no right to read the group", "grant it")])
 def test_a_start_that_cannot_be_read_is_trouble_like_any_other(error: Exception) -> None:
     """Each lane backs off and reopens with a new producer; its receipt has the error, and no record is lost."""
-    stage = Stage(records=3)
+    observed = ObservedTask(records=3)
     # For both lanes' first attempt together, and for one lane's second: the stable read and the unstable one.
-    stage.failures += [error, error, error]
+    observed.failures += [error, error, error]
 
     with capture_logs() as logs:
-        receipts = stage.run(20.0)
+        receipts = observed.run(20.0)
 
     assert [2, 1] == [receipt.reopened for receipt in receipts]
     assert all(f"cannot read the committed offset: {error}" in receipt.error for receipt in receipts)
     assert {A, B} == {
         Partition(each["topic"], each["partition"]) for each in logs if each["event"] == "partition_trouble"
     }
-    assert [1] * 5 == [writer.discarded for writer in stage.writers]
-    assert {each: [cleansed(n) for n in range(3)] for each in (A, B)} == stage.kafka.sink
+    assert [1] * 5 == [writer.discarded for writer in observed.writers]
+    assert {each: [cleansed(n) for n in range(3)] for each in (A, B)} == observed.kafka.sink
 
 
 def test_a_task_waits_for_stable_offsets() -> None:
     """An earlier owner's transaction may be about to move them (KIP-447), also when a lane reopens."""
-    stage = Stage(Mishap(Point.AFTER_SEND, Trouble.TRANSIENT), records=3)
+    observed = ObservedTask(Mishap(Point.AFTER_SEND, Trouble.TRANSIENT), records=3)
 
-    stage.run(5.0)
+    observed.run(5.0)
 
-    (store,) = stage.stores
+    (store,) = observed.stores
     assert [True, True] == store.asked
 
 
 def test_the_watchdog_is_fed_with_every_poll(monkeypatch: pytest.MonkeyPatch) -> None:
     """A task without records makes progress too."""
-    stage, fed = Stage(), list[float]()
-    monkeypatch.setattr(Watchdog, "feed", lambda _: fed.append(stage.clock.now))
+    observed, fed = ObservedTask(), list[float]()
+    monkeypatch.setattr(Watchdog, "feed", lambda _: fed.append(observed.clock.now))
 
-    stage.run(20.0)
+    observed.run(20.0)
 
     assert max(later - one for one, later in pairwise(fed)) < 0.3  # a poll takes 0.2
 
 
 def test_the_clients_are_closed_before_a_task_returns() -> None:
     """The next task needs its memory and connections. Only a hanging call delays it."""
-    stage, closed_in = Stage(records=3), list[threading.Thread]()
+    observed, closed_in = ObservedTask(records=3), list[threading.Thread]()
 
     class Consumer(FakeConsumer):
         def close(self) -> None:
             closed_in.append(threading.current_thread())
 
-    stage.clients.consumer = lambda: Consumer(stage.clients)  # type: ignore[method-assign]
-    stage.run(2.0, runtime=stage.clock.threaded)
+    observed.clients.consumer = lambda: Consumer(observed.clients)  # type: ignore[method-assign]
+    observed.run(2.0, runtime=observed.clock.threaded)
 
     assert [threading.current_thread()] == closed_in
