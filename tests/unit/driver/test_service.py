@@ -336,7 +336,7 @@ class TestRounds:
         rounds = FakeRounds(lambda assignments: starving.pop() if starving else act(assignments), unending=True)
 
         class Starving(FakeRound):
-            starved = property(lambda _: bool(starving))  # type: ignore[assignment]  # it is only read
+            starved = property(lambda _: bool(starving))
 
             def wait(self, seconds: float) -> bool:
                 return not starving
@@ -642,15 +642,18 @@ def test_lines_that_go_by_their_key_may_need_any_sink_partition() -> None:
 
 def test_a_round_that_does_not_end_is_ended() -> None:
     """A task that overruns its deadline is fenced at once and killed; the next round follows without a pause."""
+
+    class NoWait(Stop):
+        def wait(self, seconds: float) -> bool:
+            pytest.fail("nothing to wait for")
+
     runtime = Runtime(timings=IMPATIENT._replace(overrun=-1000, watch=0.001))
-    stop = Stop()
-    stop.wait = lambda _: pytest.fail("nothing to wait for")  # type: ignore[method-assign]
     kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
     act, stuck = works(kafka), [SparkFailed("cancelled")]
     rounds = FakeRounds(lambda assignments: stuck.pop() if stuck else act(assignments), slots=1, unending=True)
 
     with capture_logs() as logs:
-        assert 0 == service(kafka, rounds, stop=stop, runtime=runtime).run(until_end=True)
+        assert 0 == service(kafka, rounds, stop=NoWait(), runtime=runtime).run(until_end=True)
 
     assert rounds.cancelled
     assert 2 == len(rounds.rounds)

@@ -166,13 +166,16 @@ def test_threads_of_calls_that_hung_leave(harness: CallsHarness) -> None:
     for each in harness.lanes:
         each.let_go.set()
     harness.until(lambda: not harness.calls.ends)
-    at_once, most, lock = 0, 0, threading.Lock()
+    at_once, most, lock, all_run = 0, 0, threading.Lock(), threading.Event()
 
     def counted() -> None:
         nonlocal at_once, most
         with lock:
             at_once += 1
             most = max(most, at_once)
+            if at_once == SIDE_BY_SIDE:
+                all_run.set()
+        assert all_run.wait(20)
         time.sleep(0.005)
         with lock:
             at_once -= 1
