@@ -37,7 +37,7 @@ class Upstream:
     def committed(self, *numbers: int) -> None:
         """Write lines in one transaction and commit it."""
         self._write(numbers)
-        self._producer.commit_transaction(30)
+        self.commit()
 
     def aborted(self, *numbers: int) -> None:
         """Write lines in one transaction and abort it."""
@@ -45,8 +45,11 @@ class Upstream:
         self._producer.abort_transaction(30)
 
     def open(self, *numbers: int) -> None:
-        """Write lines in a transaction that stays open."""
+        """Write lines in a transaction that stays open until `commit`."""
         self._write(numbers)
+
+    def commit(self) -> None:
+        self._producer.commit_transaction(30)
 
     def _write(self, numbers: tuple[int, ...]) -> None:
         self._producer.begin_transaction()
@@ -82,7 +85,7 @@ def test_an_open_upstream_transaction_is_waited_for(broker: Cluster, topics: Top
     produce(broker.bootstrap, pipeline.source, lines(3))
     pipeline.run(*pipeline.ranges(end=2))
     before = values(pipeline.cleansed())
-    upstream._producer.commit_transaction(30)
+    upstream.commit()
 
     pipeline.run()
 

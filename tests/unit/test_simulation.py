@@ -13,7 +13,7 @@ from app.executor.parse import make_parser
 from app.model import OffsetRange, Partition
 from app.runtime import Runtime
 from app.status import log
-from tests.fakes import FakeClients, FakeClock, FakeKafka, Record, make_assignment, make_task_config
+from tests.fakes import FakeClients, FakeClock, FakeKafka, SourceRecord, make_assignment, make_task_config
 from tests.fakes.driver import DriverKafka, SimulatedRounds, config
 from tests.fakes.simulation import Inline, SimulatedStop, SimulatedTime
 from tests.independent import cleansed, line
@@ -42,7 +42,7 @@ def test_an_afternoon_of_the_service_takes_no_time() -> None:
 def test_a_task_needs_no_thread() -> None:
     """With an executor that runs each call at once, a task does everything in one thread, in order."""
     partitions = [Partition("raw", number) for number in range(50)]
-    kafka = FakeKafka({each: [Record(line(each.number))] for each in partitions})
+    kafka = FakeKafka({each: [SourceRecord(line(each.number))] for each in partitions})
     task_config, clock = make_task_config(), FakeClock()
     before = threading.active_count()
     seen: list[int] = []

@@ -36,7 +36,13 @@ def test_a_fence_while_a_log_line_is_served(mortal: Broker) -> None:
     kafka = {"bootstrap.servers": mortal.bootstrap, "debug": "all", "log_level": "7"}
     sink, dead = Destination(clean, 1, 1_000_000), Destination(letters, 1, 1_000_000)
     task_config = TaskConfig("fenced", Guarantee.EXACTLY_ONCE, sink, dead, "raw", Plugin("idc-access-log"), kafka)
-    clients = TaskClients(task_config)
+    made: list[confluent_kafka.Producer] = []
+
+    def making(*settings: Any, **more: Any) -> confluent_kafka.Producer:
+        made.append(confluent_kafka.Producer(*settings, **more))
+        return made[-1]
+
+    clients = TaskClients(task_config, producer=making)
     consumer = clients.consumer()
     writer = clients.writer(Partition(raw, 0), clients.offsets(consumer))
     array = pa.array([cleansed(0)], pa.binary())
@@ -48,7 +54,7 @@ def test_a_fence_while_a_log_line_is_served(mortal: Broker) -> None:
 
     with stopped(server):
         writer.send(lines)
-        _lose(writer._client)
+        _lose(made[-1])
         with pytest.raises(Fenced):
             writer.commit(2, "")
 

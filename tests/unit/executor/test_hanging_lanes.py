@@ -21,7 +21,7 @@ from tests.fakes import (
     FakeConsumer,
     FakeKafka,
     FakeWriter,
-    Record,
+    SourceRecord,
     make_assignment,
     make_task_config,
 )
@@ -47,7 +47,7 @@ class TwoLanes:
     """A task with two lanes. A test may make the first one's writers block until the second has sent all."""
 
     def __init__(self) -> None:
-        self.kafka = FakeKafka({each: [Record(line(n)) for n in range(RECORDS)] for each in (A, B)})
+        self.kafka = FakeKafka({each: [SourceRecord(line(n)) for n in range(RECORDS)] for each in (A, B)})
         self.b_has_sent, self.over = threading.Event(), threading.Event()
         self.clock, self.task_config = QuickClock(), make_task_config()
         self.clients = FakeClients(self.kafka, self.task_config, self.clock)

@@ -30,7 +30,7 @@ from tests.fakes import (
     FakeKafka,
     FakeTransaction,
     FakeWriter,
-    Record,
+    SourceRecord,
     make_assignment,
     make_task_config,
 )
@@ -76,8 +76,8 @@ def cleanse(
     return consumer, {str(receipt.partition): receipt.records for receipt in receipts}
 
 
-def rubbish(records: int) -> list[Record | None]:
-    return [Record(b"x")] * records
+def rubbish(records: int) -> list[SourceRecord | None]:
+    return [SourceRecord(b"x")] * records
 
 
 @pytest.mark.parametrize("rate", [1, 7, 40, 170])

@@ -41,8 +41,8 @@ from tests.fakes import (
     Killed,
     Mishap,
     Point,
-    Record,
     Script,
+    SourceRecord,
     Trouble,
     make_assignment,
     make_task_config,
@@ -53,10 +53,10 @@ A, B = Partition("raw", 0), Partition("raw", 3)
 EXACTLY, AT_LEAST = Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE
 
 
-def source(good: int = 10) -> list[Record | None]:
+def source(good: int = 10) -> list[SourceRecord | None]:
     """Ten good lines, a bad one in the middle, a control record at the end."""
-    records: list[Record | None] = [Record(line(n), b"k%d" % n) for n in range(good)]
-    records.insert(5, Record(b"rubbish", b"bad", headers=[("h", b"1")]))
+    records: list[SourceRecord | None] = [SourceRecord(line(n), b"k%d" % n) for n in range(good)]
+    records.insert(5, SourceRecord(b"rubbish", b"bad", headers=[("h", b"1")]))
     return [*records, CONTROL]
 
 
@@ -125,7 +125,9 @@ class TestFlow:
         assert (0, 12) == (receipt.start, receipt.end)
 
     def test_partitions_that_share_a_chunk_are_counted_apart(self, guarantee: Guarantee) -> None:
-        kafka = FakeKafka({A: [Record(line(0)), Record(line(1))], B: [Record(line(2)), Record(b"rubbish")]})
+        kafka = FakeKafka(
+            {A: [SourceRecord(line(0)), SourceRecord(line(1))], B: [SourceRecord(line(2)), SourceRecord(b"rubbish")]}
+        )
 
         run(kafka, guarantee)
 
@@ -141,7 +143,7 @@ class TestFlow:
         hour = TimestampLimit("message.timestamp.after.max.ms", 3_600_000)
         task_config = replace(task_config, sink=replace(task_config.sink, after=hour))
         newest = 1_000_000_500 + hour.milliseconds + CLOCK_MARGIN_MS
-        kafka = FakeKafka({A: [Record(line(n), timestamp=newest + n) for n in range(2)]})
+        kafka = FakeKafka({A: [SourceRecord(line(n), timestamp=newest + n) for n in range(2)]})
         runtime = replace(clock.runtime, wall_clock=lambda: 1_000_000.5)
         assignment = make_assignment(task_config, OffsetRange(A, None, 0))
 
@@ -171,7 +173,7 @@ class TestFlow:
 
     def test_partitions_do_not_mix(self, guarantee: Guarantee) -> None:
         """Records of several partitions in one chunk go to the right ones."""
-        kafka = FakeKafka({A: source(), B: [Record(line(77))]})
+        kafka = FakeKafka({A: source(), B: [SourceRecord(line(77))]})
 
         receipts = run(kafka, guarantee)
 
@@ -588,7 +590,7 @@ class TestRefusedRecords:
     @pytest.mark.parametrize("guarantee", [EXACTLY, AT_LEAST])
     def test_exactly_these_become_dead_letters(self, guarantee: Guarantee, refused: set[int]) -> None:
         """The other lines are written, the counts balance, and the other partition is not affected."""
-        kafka = FakeKafka({A: source(), B: [CONTROL, Record(line(77)), CONTROL]})
+        kafka = FakeKafka({A: source(), B: [CONTROL, SourceRecord(line(77)), CONTROL]})
         kafka.refuses_line = {cleansed(n) for n in refused}.__contains__
 
         first, second = run(kafka, guarantee, seconds=200)
@@ -607,7 +609,7 @@ class TestRefusedRecords:
 
     def test_the_dead_letter_holds_the_words_of_the_broker(self) -> None:
         """It has the time of writing, the record's own timestamp in a header, and key and value unchanged."""
-        kafka = FakeKafka({A: [*source(3)[:2], Record(line(5), b"k", 1_234, [("h", b"1")])]})
+        kafka = FakeKafka({A: [*source(3)[:2], SourceRecord(line(5), b"k", 1_234, [("h", b"1")])]})
         kafka.refuses_line = {cleansed(5)}.__contains__
 
         run(kafka, seconds=60)
@@ -633,7 +635,7 @@ class TestRefusedRecords:
         kafka = FakeKafka({A: source(), B: source()})
         kafka.refuses_line = {cleansed(3)}.__contains__
         kafka.refuses_dead_letter = lambda dead_letter: dead_letter.value == line(3)
-        kafka.source[B] = [Record(line(n)) for n in range(20, 30)]
+        kafka.source[B] = [SourceRecord(line(n)) for n in range(20, 30)]
 
         first, second = run(kafka, seconds=60)
 
@@ -686,7 +688,7 @@ class TestBrokenParsers:
 
     def test_a_line_that_the_sink_would_refuse_is_a_dead_letter(self) -> None:
         """A cleansed line that exceeds the sink's limit is rejected as too_large and does not stop the partition."""
-        kafka = FakeKafka({A: [Record(line(1)), Record(line(10**600)), Record(line(3))]})
+        kafka = FakeKafka({A: [SourceRecord(line(1)), SourceRecord(line(10**600)), SourceRecord(line(3))]})
         task_config, clock = make_task_config(sink=Destination("clean", 2, 1_000)), FakeClock()
 
         task.run(
@@ -759,7 +761,7 @@ class TestTruncation:
     def test_a_log_that_was_cut_and_has_grown_again_blocks_its_partition(self, guarantee: Guarantee) -> None:
         """Nothing is read, the offset stays, and receipt and metadata say where the log was truncated."""
         kafka = self.kafka(guarantee)
-        kafka.cut(A, 7, [Record(line(n)) for n in range(70, 90)])
+        kafka.cut(A, 7, [SourceRecord(line(n)) for n in range(70, 90)])
         before = kafka.committed[A]
 
         (receipt,) = run(kafka, guarantee)
@@ -776,7 +778,7 @@ class TestTruncation:
     def test_a_new_leader_that_has_everything_blocks_nothing(self, guarantee: Guarantee) -> None:
         """Only the last record counts: the control record behind it may be lost, and its offset reused."""
         kafka = self.kafka(guarantee)
-        kafka.cut(A, 11, [Record(line(99)), Record(line(100))])
+        kafka.cut(A, 11, [SourceRecord(line(99)), SourceRecord(line(100))])
 
         (receipt,) = run(kafka, guarantee)
 
@@ -787,7 +789,7 @@ class TestTruncation:
     def test_an_offset_that_a_person_set_is_believed(self, guarantee: Guarantee) -> None:
         """It has no leader epoch."""
         kafka = self.kafka(guarantee)
-        kafka.cut(A, 7, [Record(line(n)) for n in range(70, 90)])
+        kafka.cut(A, 7, [SourceRecord(line(n)) for n in range(70, 90)])
         kafka.committed[A] = CommittedOffset(7)
 
         (receipt,) = run(kafka, guarantee)
@@ -914,9 +916,9 @@ class TestTakeover:
             if len(looks) == 1:
                 kafka.epochs[A] = 99
                 kafka.committed[A] = later
-                kafka.source[A].append(Record(line(2)))
+                kafka.source[A].append(SourceRecord(line(2)))
             if len(looks) == 60:
-                kafka.source[B].append(Record(line(1)))
+                kafka.source[B].append(SourceRecord(line(1)))
             real(this, catching_up=catching_up)
 
         with pytest.MonkeyPatch.context() as patch:

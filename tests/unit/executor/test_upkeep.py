@@ -29,8 +29,8 @@ from tests.fakes import (
     Killed,
     Mishap,
     Point,
-    Record,
     Script,
+    SourceRecord,
     Trouble,
     make_assignment,
     make_task_config,
@@ -72,7 +72,7 @@ class ObservedTask:
     """A task with two lanes whose offsets are committed, and all that it makes."""
 
     def __init__(self, *mishaps: Mishap, records: int = 0) -> None:
-        self.kafka = FakeKafka({each: [Record(line(n)) for n in range(records)] for each in (A, B)})
+        self.kafka = FakeKafka({each: [SourceRecord(line(n)) for n in range(records)] for each in (A, B)})
         self.kafka.committed = {A: CommittedOffset(0), B: CommittedOffset(0)}
         self.clock, self.task_config = FakeClock(), make_task_config()
         self.clients = FakeClients(
@@ -188,7 +188,7 @@ def test_what_was_taken_during_the_last_commit_is_committed(monkeypatch: pytest.
 
         def held(offset: int, metadata: str) -> None:
             if partition == A and not begun.is_set():
-                observed.kafka.source[A] += [Record(line(n)) for n in range(3, 6)]
+                observed.kafka.source[A] += [SourceRecord(line(n)) for n in range(3, 6)]
                 begun.set()
                 assert ends.wait(20)
             commit(offset, metadata)
