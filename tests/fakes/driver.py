@@ -49,6 +49,8 @@ class DriverKafka:
         self.sink_behind: dict[int, int] = {}
         """How many replicas are in sync, for sink partitions with too few. Two are needed."""
         self.sink_gone: NotUsable | None = None
+        self.when_asked: Callable[[], object] = lambda: None
+        """Called when the driver asks for the group's members; may raise an error."""
         self.reachable = True
         """Whether a fence succeeds."""
         self.unfenced: set[Partition] = set()
@@ -152,7 +154,7 @@ class DriverKafka:
         self.room |= self.lacking(partitions)
 
     def refuse_foreign_members(self) -> None:
-        pass
+        self.when_asked()
 
     def offset_retention(self) -> float | None:
         return self.retention

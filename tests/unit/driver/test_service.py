@@ -504,7 +504,7 @@ class TestPace:
             stop.request("enough")
             return []
 
-        kafka.refuse_foreign_members = mended  # type: ignore[method-assign]
+        kafka.when_asked = mended
         stop = SimulatedStop(time, at=1_000)
         service(kafka, FakeRounds(act), config("round.interval=10s"), stop, runtime=time.runtime).run(until_end=False)
 
@@ -932,7 +932,7 @@ class TestChecks:
             if next(checks) == 10:
                 kafka.sink_leaderless.clear()
 
-        kafka.refuse_foreign_members = heal_at_last  # type: ignore[method-assign]
+        kafka.when_asked = heal_at_last
 
         rounds, logs = self.run(kafka, seconds=60, act=works(kafka, lambda: kafka.sink_leaderless.add(1)))
 
@@ -962,7 +962,7 @@ class TestChecks:
             if next(calls) == 1:
                 raise NotAllowed("not yet")
 
-        kafka.refuse_foreign_members = refuse_once  # type: ignore[method-assign]
+        kafka.when_asked = refuse_once
 
         rounds, _ = self.run(kafka)
 
@@ -971,7 +971,7 @@ class TestChecks:
     def test_a_refusal_that_lasts_ends_the_round_and_then_the_service(self) -> None:
         """Tasks keep connections that predate the new password for a while; the service ends with the error."""
         kafka = DriverKafka(p0=(0, 10))
-        kafka.refuse_foreign_members = _raising_after_the_first(NotAllowed("wrong password"))  # type: ignore[method-assign]
+        kafka.when_asked = _raising_after_the_first(NotAllowed("wrong password"))
 
         with pytest.raises(NotAllowed, match="wrong password"):
             self.run(kafka, stop=ImpatientStop())
@@ -986,7 +986,7 @@ class TestChecks:
             if next(calls) % 2:
                 raise NotAllowed("not yet")
 
-        kafka.refuse_foreign_members = refuse_every_other_time  # type: ignore[method-assign]
+        kafka.when_asked = refuse_every_other_time
 
         rounds, _ = self.run(kafka)
 
@@ -1002,7 +1002,7 @@ class TestChecks:
             if next(answers) == 2:  # after the discovery, and a first look in which nothing has moved yet
                 kafka.committed[A] = CommittedOffset(10)
 
-        kafka.refuse_foreign_members = be_away_for_a_minute  # type: ignore[method-assign]
+        kafka.when_asked = be_away_for_a_minute
 
         rounds, logs = self.run(kafka, act=lambda _: [])
 
@@ -1012,7 +1012,7 @@ class TestChecks:
     def test_tasks_go_on_while_kafka_does_not_answer_the_driver(self) -> None:
         """Kafka may still respond to the tasks, so the round continues."""
         kafka = DriverKafka(p0=(0, 10))
-        kafka.refuse_foreign_members = _raising_after_the_first(Unreachable("no answer"))  # type: ignore[method-assign]
+        kafka.when_asked = _raising_after_the_first(Unreachable("no answer"))
 
         rounds, logs = self.run(kafka)
 
@@ -1022,7 +1022,7 @@ class TestChecks:
     def test_an_error_that_needs_an_operator_is_raised_when_the_tasks_have_ended(self) -> None:
         """A foreign member that joins during a round ends the service, but only after its tasks have committed."""
         kafka = DriverKafka(p0=(0, 10))
-        kafka.refuse_foreign_members = _raising_after_the_first(ForeignMember("somebody"))  # type: ignore[method-assign]
+        kafka.when_asked = _raising_after_the_first(ForeignMember("somebody"))
 
         with pytest.raises(ForeignMember, match="somebody"):
             self.run(kafka)
@@ -1033,7 +1033,7 @@ class TestChecks:
         """A later run of the same generation is an error for a service, but not after SIGTERM."""
         kafka, stop = DriverKafka(p0=(0, 10)), Stop()
         later = Superseded("a later run works here", "")
-        kafka.refuse_foreign_members = _raising_after_the_first(later)  # type: ignore[method-assign]
+        kafka.when_asked = _raising_after_the_first(later)
         stop.leaving = "SIGTERM"
 
         one = service(kafka, FakeRounds(works(kafka)), stop=stop, runtime=self.runtime)
@@ -1064,7 +1064,7 @@ class TestChecks:
     def test_at_least_once_is_not_ended_early(self) -> None:
         """At least once has no fence, so rounds are short and the driver plans again after each."""
         kafka = DriverKafka(p0=(0, 10))
-        kafka.refuse_foreign_members = _raising_after_the_first(ForeignMember("somebody"))  # type: ignore[method-assign]
+        kafka.when_asked = _raising_after_the_first(ForeignMember("somebody"))
 
         rounds, _ = self.run(kafka, "delivery.guarantee=at-least-once", seconds=10)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 from structlog.testing import capture_logs
@@ -20,6 +21,7 @@ from tests.fakes import (
     FakeClock,
     FakeConsumer,
     FakeKafka,
+    FakeTransaction,
     FakeWriter,
     SourceRecord,
     make_assignment,
@@ -50,16 +52,20 @@ class TwoLanes:
         self.kafka = FakeKafka({each: [SourceRecord(line(n)) for n in range(RECORDS)] for each in (A, B)})
         self.b_has_sent, self.over = threading.Event(), threading.Event()
         self.clock, self.task_config = QuickClock(), make_task_config()
-        self.clients = FakeClients(self.kafka, self.task_config, self.clock)
+        consumers = partial(FakeConsumer, tick=0.0)
+        self.clients = FakeClients(self.kafka, self.task_config, self.clock, writers=self._writer, consumers=consumers)
         self.made = 0
         self.change: Callable[[FakeWriter, int], None] = lambda _writer, _number: None
-        self.consumer = FakeConsumer(self.clients, tick=0.0)
-        self.clients.consumer = lambda: self.consumer  # type: ignore[method-assign]
-        self._make = self.clients.writer
-        self.clients.writer = self.writer  # type: ignore[method-assign]
+        self.kind: type[FakeTransaction] = FakeTransaction
+        """The writers of the first lane."""
 
-    def writer(self, partition: Partition, offsets: object) -> FakeWriter:
-        writer = self._make(partition, offsets)
+    @property
+    def consumer(self) -> FakeConsumer:
+        (consumer,) = self.clients.made
+        return consumer
+
+    def _writer(self, clients: FakeClients, partition: Partition) -> FakeWriter:
+        writer = self.kind(clients, partition) if partition == A else FakeTransaction(clients, partition)
         if partition == A:
             self.made += 1
             self.change(writer, self.made)
@@ -201,26 +207,21 @@ def test_an_output_queue_that_stays_full(lanes: TwoLanes) -> None:
     """What does not fit waits in a thread, and so does what comes after it."""
     rest: list[bytes | None] = []
 
-    class Full(FakeWriter):
-        full = property(lambda _: bool(rest))
+    class FullWriter(FakeTransaction):
+        @property
+        def full(self) -> bool:
+            return bool(rest)
 
-    def change(writer: FakeWriter, _: int) -> None:
-        send = writer._send
-
-        def keep(values: list[bytes | None]) -> None:
+        def _send(self, values: list[bytes | None]) -> None:
             assert not rest
             rest.extend(values)
 
-        def send_rest() -> None:
+        def send_rest(self) -> None:
             assert lanes.b_has_sent.wait(20)
-            send(list(rest))
+            super()._send(list(rest))
             rest.clear()
 
-        kind = type("Full", (type(writer),), {"full": Full.full})
-        writer.__class__ = kind  # full is a property
-        writer._send, writer.send_rest = keep, send_rest  # type: ignore[method-assign]
-
-    lanes.change = change
+    lanes.kind = FullWriter
 
     lanes.run()
 

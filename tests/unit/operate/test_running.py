@@ -120,14 +120,14 @@ def test_it_looks_for_as_long_as_a_commit_may_take(interval: str, seconds: float
     assert [seconds] == group.looked
 
 
-def test_a_member_of_the_group(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_member_of_the_group() -> None:
     """A foreign consumer is an error before anything is watched."""
     group = WatchedGroup()
 
     def members() -> None:
         raise ForeignMember("group has members", "stop them")
 
-    monkeypatch.setattr(group.kafka, "refuse_foreign_members", members)
+    group.kafka.when_asked = members
 
     with pytest.raises(ForeignMember):
         group.change(7)
