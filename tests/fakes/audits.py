@@ -73,7 +73,7 @@ def fate(record: Record) -> Fate:
     )
 
 
-class Cleanse:
+class FakeCleanse:
     def of(self, records: Sequence[Record]) -> list[Fate]:
         return [fate(each) for each in records]
 
@@ -154,7 +154,7 @@ class AuditedTopics:
         places = {CLEAN, DEAD, *(each.partition for each in self.lines)}
         ends = {each: End(marks.high_watermark, self.stable) for each, marks in output.watermarks(places).items()}
         readers = Readers(source, output, source, output)  # type: ignore[arg-type]  # all that an audit needs of topics
-        return Auditor(Cleanse(), readers, self.routing, ends, self.times).compare([RAW, OTHER], self.ranges)
+        return Auditor(FakeCleanse(), readers, self.routing, ends, self.times).compare([RAW, OTHER], self.ranges)
 
     def with_layout(self, **changes: object) -> AuditedTopics:
         """Return a copy with other topics or marks."""

@@ -32,7 +32,7 @@ def waiting(record: Record) -> Waiting:
     return found
 
 
-class CleanseGood:
+class Cleanse:
     """A parser that accepts `good`."""
 
     def of(self, records: Sequence[Record]) -> list[Fate]:
@@ -77,7 +77,7 @@ def replay(
     ledger: ReplayLedger | None = None, limit: int | None = None, selection: Selection | None = None, attempts: int = 3
 ) -> DeadLetterReplay:
     plan = Plan(selection or Selection(), limit, attempts, ("dead.parked", 1))
-    return DeadLetterReplay(plan, ledger or ReplayLedger(LEDGER, "clean"), CleanseGood())
+    return DeadLetterReplay(plan, ledger or ReplayLedger(LEDGER, "clean"), Cleanse())
 
 
 def span(begin: int = 0, end: int = 10, committed: CommittedOffset | None = None, log_start: int = 0) -> Remainder:
