@@ -13,7 +13,15 @@ from app.executor.parse import make_parser
 from app.model import OffsetRange, Partition
 from app.runtime import Runtime
 from app.status import log
-from tests.fakes import FakeClients, FakeClock, FakeKafka, SourceRecord, make_assignment, make_task_config
+from tests.fakes import (
+    FakeClients,
+    FakeClock,
+    FakeKafka,
+    FakeTransaction,
+    SourceRecord,
+    make_assignment,
+    make_task_config,
+)
 from tests.fakes.driver import DriverKafka, SimulatedRounds, config
 from tests.fakes.simulation import Inline, SimulatedStop, SimulatedTime
 from tests.independent import cleansed, line
@@ -46,14 +54,12 @@ def test_a_task_needs_no_thread() -> None:
     task_config, clock = make_task_config(), FakeClock()
     before = threading.active_count()
     seen: list[int] = []
-    clients = FakeClients(kafka, task_config, clock)
-    make = clients.writer
 
-    def watched(partition: Partition, offsets: object):  # type: ignore[no-untyped-def]  # noqa: ANN202
+    def watched(clients: FakeClients, partition: Partition) -> FakeTransaction:
         seen.append(threading.active_count())
-        return make(partition, offsets)
+        return FakeTransaction(clients, partition)
 
-    clients.writer = watched  # type: ignore[method-assign]
+    clients = FakeClients(kafka, task_config, clock, writers=watched)
 
     receipts = task.run(
         make_assignment(task_config, *(OffsetRange(each, None, 0) for each in partitions)),

@@ -383,14 +383,12 @@ class TestOutcomes:
         """Opening hundreds of partitions may take longer than a short round. The task still processes records."""
         kafka = FakeKafka({A: source()})
         task_config, clock = make_task_config(), FakeClock()
-        clients = FakeClients(kafka, task_config, clock)
-        real = clients.writer
 
-        def slowly(partition: Partition, offsets: object):  # type: ignore[no-untyped-def]  # noqa: ANN202
+        def slowly(clients: FakeClients, partition: Partition) -> FakeWriter:
             clock.now += 100
-            return real(partition, offsets)
+            return FakeTransaction(clients, partition)
 
-        clients.writer = slowly  # type: ignore[method-assign]
+        clients = FakeClients(kafka, task_config, clock, writers=slowly)
 
         task.run(
             make_assignment(task_config, OffsetRange(A, None, 0)),
@@ -475,15 +473,13 @@ class TestOutcomes:
         """A slow commit succeeds, but its producer is not used again."""
         kafka = FakeKafka({A: source()})
         task_config, clock = make_task_config(), FakeClock()
-        clients = FakeClients(kafka, task_config, clock)
-        real = clients.writer
 
-        def slow_at_first(partition: Partition, offsets: object):  # type: ignore[no-untyped-def]  # noqa: ANN202
-            writer = real(partition, offsets)
+        def slow_at_first(clients: FakeClients, partition: Partition) -> FakeWriter:
+            writer = FakeTransaction(clients, partition)
             writer.suspect = kafka.epochs.get(partition, 0) == 0
             return writer
 
-        clients.writer = slow_at_first  # type: ignore[method-assign]
+        clients = FakeClients(kafka, task_config, clock, writers=slow_at_first)
 
         (receipt,) = task.run(
             make_assignment(task_config, OffsetRange(A, None, 0)),
@@ -510,15 +506,14 @@ class TestOutcomes:
         if offset_range.committed is not None:
             kafka.committed[A] = CommittedOffset(offset_range.committed)
         task_config, clock = make_task_config(), FakeClock()
-        clients = FakeClients(kafka, task_config, clock)
-        real, made = clients.writer, list[FakeWriter]()
+        made = list[FakeWriter]()
 
-        def slow_at_first(partition: Partition, offsets: object) -> FakeWriter:
-            made.append(real(partition, offsets))
+        def slow_at_first(clients: FakeClients, partition: Partition) -> FakeWriter:
+            made.append(FakeTransaction(clients, partition))
             made[-1].suspect = len(made) == 1
             return made[-1]
 
-        clients.writer = slow_at_first  # type: ignore[method-assign]
+        clients = FakeClients(kafka, task_config, clock, writers=slow_at_first)
 
         (receipt,) = task.run(
             make_assignment(task_config, offset_range),
@@ -544,32 +539,21 @@ class TestOutcomes:
         monkeypatch.setattr(commits, "SIDE_BY_SIDE", few)
         kafka = FakeKafka({A: [], B: source(2_000)})
         task_config, clock = make_task_config(), FakeClock()
-        clients = FakeClients(kafka, task_config, clock)
-        real, began = clients.writer, []
+        began = list[float]()
 
-        def slow(partition: Partition, offsets: object):  # type: ignore[no-untyped-def]  # noqa: ANN202
-            writer = real(partition, offsets)
-            commit = writer.commit
-
-            def slow_commit(offset: int, metadata: str) -> None:
-                if partition == B:  # the control partition, A, keeps its heartbeat
+        class TimedWriter(FakeTransaction):
+            def commit(self, offset: int, metadata: str) -> None:
+                if self._partition == B:  # the control partition, A, keeps its heartbeat
                     began.append(clock.now)
                     clock.now += 1.0
-                commit(offset, metadata)
+                super().commit(offset, metadata)
 
-            writer.commit = slow_commit  # type: ignore[method-assign]
-            return writer
+        class Filled(FakeConsumer):
+            def poll(self, seconds: float, most: int | None = None) -> Chunk | None:
+                chunk = super().poll(seconds, most)
+                return replace(chunk, full=full) if chunk else None
 
-        clients.writer = slow  # type: ignore[method-assign]
-        consumer = clients.consumer()
-        poll = consumer.poll
-
-        def poll_with_fullness(seconds: float, most: int | None = None) -> Chunk | None:
-            chunk = poll(seconds, most)
-            return replace(chunk, full=full) if chunk else None
-
-        consumer.poll = poll_with_fullness  # type: ignore[method-assign]
-        clients.consumer = lambda: consumer  # type: ignore[method-assign]
+        clients = FakeClients(kafka, task_config, clock, writers=TimedWriter, consumers=Filled)
 
         ranges = OffsetRange(A, None, 0), OffsetRange(B, None, 0)
         task.run(

@@ -6,6 +6,7 @@ import gc
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 
 import pyarrow as pa
@@ -71,12 +72,22 @@ class Pool(Inline):
 class ObservedTask:
     """A task with two lanes whose offsets are committed, and all that it makes."""
 
-    def __init__(self, *mishaps: Mishap, records: int = 0) -> None:
+    def __init__(
+        self,
+        *mishaps: Mishap,
+        records: int = 0,
+        consumers: Callable[[FakeClients], FakeConsumer] = FakeConsumer,
+    ) -> None:
         self.kafka = FakeKafka({each: [SourceRecord(line(n)) for n in range(records)] for each in (A, B)})
         self.kafka.committed = {A: CommittedOffset(0), B: CommittedOffset(0)}
         self.clock, self.task_config = FakeClock(), make_task_config()
         self.clients = FakeClients(
-            self.kafka, self.task_config, self.clock, Script(list(mishaps)), writers=self._writer
+            self.kafka,
+            self.task_config,
+            self.clock,
+            Script(list(mishaps)),
+            writers=self._writer,
+            consumers=consumers,
         )
         self.clients.offsets = self._offsets  # type: ignore[method-assign]
         self.writers: list[FakeTransaction] = []
@@ -180,7 +191,7 @@ def test_garbage_is_not_collected_inside_a_round() -> None:
 
 def test_what_was_taken_during_the_last_commit_is_committed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A lane may still be committing at the deadline. What it took meanwhile is committed before it reports."""
-    observed = ObservedTask(records=3)
+    observed = ObservedTask(records=3, consumers=partial(FakeConsumer, tick=0.05))
     begun, ends = threading.Event(), threading.Event()
 
     def change(writer: FakeTransaction, partition: Partition) -> None:
@@ -208,7 +219,6 @@ def test_what_was_taken_during_the_last_commit_is_committed(monkeypatch: pytest.
     monkeypatch.setattr(task.Task, "keep_up", begin)
     monkeypatch.setattr(task.Task, "finish", end)
     observed.change = change
-    observed.clients.consumer = lambda: FakeConsumer(observed.clients, tick=0.05)  # type: ignore[method-assign]
 
     first, _ = observed.run(0.4, runtime=observed.clock.threaded)  # less than the patience for a call
 
@@ -258,13 +268,13 @@ def test_the_watchdog_is_fed_with_every_poll(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_the_clients_are_closed_before_a_task_returns() -> None:
     """The next task needs its memory and connections. Only a hanging call delays it."""
-    observed, closed_in = ObservedTask(records=3), list[threading.Thread]()
+    closed_in = list[threading.Thread]()
 
     class Consumer(FakeConsumer):
         def close(self) -> None:
             closed_in.append(threading.current_thread())
 
-    observed.clients.consumer = lambda: Consumer(observed.clients)  # type: ignore[method-assign]
+    observed = ObservedTask(records=3, consumers=Consumer)
     observed.run(2.0, runtime=observed.clock.threaded)
 
     assert [threading.current_thread()] == closed_in
