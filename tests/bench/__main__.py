@@ -22,7 +22,7 @@ from tests.bench.job import Job, keep_to, prepared
 from tests.bench.measure import InvalidRun, Result, medians, run
 from tests.bench.picture import Bar, draw
 from tests.bench.report import markdown, say, spread
-from tests.bench.systems import SYSTEMS, System, earlier
+from tests.bench.systems import SYSTEMS, Contender, earlier
 
 PICTURE = Path(__file__).with_name("speed.svg")
 
@@ -32,7 +32,7 @@ def main() -> int:
     options = parse_options()
     keep_to(options.cores)
     recipe = Recipe(options.partitions, options.records)
-    results: dict[System, list[Result]] = defaultdict(list)
+    results: dict[Contender, list[Result]] = defaultdict(list)
     with Broker() as broker, tempfile.TemporaryDirectory(prefix="winnow-bench-") as folder:
         candidates = [*chosen(options.only), *(earlier(options.against) if options.against else ())]
         systems = [system for system in candidates if usable(system, Path(folder))]
@@ -82,12 +82,12 @@ def parse_options() -> argparse.Namespace:
     return options.parse_args()
 
 
-def chosen(words: Sequence[str]) -> list[System]:
+def chosen(words: Sequence[str]) -> list[Contender]:
     """Return the systems whose name contains one of the words, or all systems if there are none."""
     return [each for each in SYSTEMS if not words or any(word.lower() in each.name.lower() for word in words)]
 
 
-def usable(system: System, folder: Path) -> bool:
+def usable(system: Contender, folder: Path) -> bool:
     """Fetch what a system needs and return whether it can run. Print the reason if it cannot."""
     try:
         system.command(Job("", "", "", "", 1, system.slug, folder))
@@ -97,21 +97,21 @@ def usable(system: System, folder: Path) -> bool:
     return True
 
 
-def warm_up(system: System, broker: Broker, source: str, recipe: Recipe, folder: Path) -> None:
+def warm_up(system: Contender, broker: Broker, source: str, recipe: Recipe, folder: Path) -> None:
     """Run one system without measuring it: the broker's JVM is slow until its hot code is compiled."""
     say("warming up the broker")
     with prepared("warm-up", broker, source, recipe.partitions, folder) as job:
         run(system, job, broker.pids[0], recipe.count)
 
 
-def measure(system: System, job: Job, broker: Broker, recipe: Recipe) -> Result:
+def measure(system: Contender, job: Job, broker: Broker, recipe: Recipe) -> Result:
     """Run one system once, print its result and return it."""
     result = run(system, job, broker.pids[0], recipe.count)
     say(f"{job.group}: {result.records_per_second:,.0f} records/s, {result.cpu_per_million:.2f} CPU-s per million")
     return result
 
 
-def verify(system: System, job: Job, recipe: Recipe) -> None:
+def verify(system: Contender, job: Job, recipe: Recipe) -> None:
     """Compare every record of a run with the recipe. Raise InvalidRun for an unexpected fault."""
     with Verification(
         job.bootstrap, recipe, source=job.source, sink=job.sink, dead_letters=job.dead_letters
@@ -123,7 +123,7 @@ def verify(system: System, job: Job, recipe: Recipe) -> None:
     say(f"{job.group}: verified; expected faults: {faults or 'none'}")
 
 
-def table(results: Mapping[System, Sequence[Result]]) -> str:
+def table(results: Mapping[Contender, Sequence[Result]]) -> str:
     """Return the medians as a Markdown table, with the lowest and highest values in brackets."""
     columns: list[tuple[str, Callable[[Result], float], str]] = [
         ("records/s", lambda result: result.records_per_second, ",.0f"),
@@ -138,7 +138,7 @@ def table(results: Mapping[System, Sequence[Result]]) -> str:
     return markdown(["system", "guarantee", *(title for title, _, _ in columns)], rows)
 
 
-def bar(system: System, result: Result) -> Bar:
+def bar(system: Contender, result: Result) -> Bar:
     """Return a system's bar in the chart."""
     title = f"{system.name}\n{system.guarantee}"
     return Bar(title, result.records_per_second, result.cpu_per_million, system.name.startswith("Winnow"))

@@ -89,7 +89,7 @@ class Received:
         return sum(map(len, self.due[1:])) / (self.arrivals[-1] - self.arrivals[0])
 
 
-class Reader:
+class ArrivalReader:
     """Follows one partition of the sink."""
 
     def __init__(self, job: Job) -> None:
@@ -160,13 +160,15 @@ def numbers(text: str) -> list[float]:
 
 
 @contextmanager
-def running(name: str, broker: Broker, folder: Path, settings: dict[str, object]) -> Iterator[tuple[Job, Reader]]:
+def running(
+    name: str, broker: Broker, folder: Path, settings: dict[str, object]
+) -> Iterator[tuple[Job, ArrivalReader]]:
     """Run Winnow on new topics. The block starts once the first records are delivered."""
     source = broker.create_topic(f"{name}.raw", PARTITIONS)
     with prepared(name, broker, source, PARTITIONS, folder) as job:
         process = ManagedProcess(service(job, settings), log(job), cwd=job.folder)
         try:
-            reader = Reader(job)
+            reader = ArrivalReader(job)
             reader.read_during(feed.start(job, feed.Pace(PROBE_PER_SECOND), SETTLING_SECONDS))
             yield job, reader
         finally:

@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 from app.demo.verify import BATCH, CONSUMER
 from app.embedded.process import ManagedProcess
 from tests.bench.job import Job
-from tests.bench.systems import System
+from tests.bench.systems import Contender
 
 EVERY_SECONDS = 0.25
 LONGEST_SECONDS = 900
@@ -52,7 +52,7 @@ def medians(results: Sequence[Result]) -> Result:
     return Result(*(statistics.median(getattr(result, each.name) for result in results) for each in fields(Result)))
 
 
-def run(system: System, job: Job, broker_pid: int, records: int) -> Result:
+def run(system: Contender, job: Job, broker_pid: int, records: int) -> Result:
     """Run a job to its end while sampling it. Raise InvalidRun unless it writes every record exactly once."""
     log = job.folder / "log"
     process = ManagedProcess(system.command(job), log, cwd=job.folder)

@@ -17,7 +17,7 @@ from tests.bench import timed
 from tests.bench.job import Job, drop, keep_to, prepared
 from tests.bench.measure import InvalidRun, Result, run
 from tests.bench.report import markdown, percentile, say
-from tests.bench.systems import System, service
+from tests.bench.systems import Contender, service
 
 PARTITIONS = (1, 8, 64, 256, 1000)
 
@@ -63,7 +63,7 @@ def measure(broker: Broker, recipe: Recipe, sinks: int, folder: Path) -> tuple[R
     say(f"loading {recipe.count:,} records into {recipe.partitions} partitions")
     load(broker.bootstrap, source, recipe)
     with prepared(name, broker, source, sinks, folder) as job:
-        result = run(System("Winnow", "exactly once", winnow), job, broker.pids[0], recipe.count)
+        result = run(Contender("Winnow", "exactly once", winnow), job, broker.pids[0], recipe.count)
         times = timed.read(job.folder)
     drop(broker, [source])
     return result, times

@@ -19,7 +19,7 @@ CHECKPOINT_MILLISECONDS = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class System:
+class Contender:
     """
     A system under test.
 
@@ -91,11 +91,11 @@ def passthrough(job: Job) -> list[str]:
     return [sys.executable, str(Path(__file__).with_name("passthrough.py")), *job.topics, job.group]
 
 
-def earlier(checkout: Path) -> list[System]:
+def earlier(checkout: Path) -> list[Contender]:
     """Return Winnow as in another checkout, with both guarantees and this environment's packages."""
     path = f"PYTHONPATH={checkout.resolve()}"
 
-    def command(system: System) -> Callable[[Job], list[str]]:
+    def command(system: Contender) -> Callable[[Job], list[str]]:
         return lambda job: ["env", path, *system.command(job)]
 
     ours = [system for system in SYSTEMS if system.name.startswith("Winnow")]
@@ -104,14 +104,14 @@ def earlier(checkout: Path) -> list[System]:
 
 C_FAULTS = frozenset({"wrong_value", "wrong_topic", "wrong_header"})
 SYSTEMS = (
-    System("Winnow", "exactly once", winnow("exactly-once")),
-    System("Winnow, at least once", "at least once", winnow("at-least-once")),
-    System("Flink 2.0", "exactly once", flink),
-    System("Kafka Streams 4.3", "exactly once", kafka_streams),
+    Contender("Winnow", "exactly once", winnow("exactly-once")),
+    Contender("Winnow, at least once", "at least once", winnow("at-least-once")),
+    Contender("Flink 2.0", "exactly once", flink),
+    Contender("Kafka Streams 4.3", "exactly once", kafka_streams),
     # Spark's sink cannot set timestamps.
-    System("Spark's Kafka connector", "at least once", spark_connector, frozenset({"wrong_timestamp"})),
+    Contender("Spark's Kafka connector", "at least once", spark_connector, frozenset({"wrong_timestamp"})),
     # It checks no fields, escapes nothing and has no IPv6; its dead letters have no headers.
-    System("C on librdkafka, no checks", "exactly once", c_split, C_FAULTS),
+    Contender("C on librdkafka, no checks", "exactly once", c_split, C_FAULTS),
     # It does not cleanse.
-    System("the same loop without a parser", "exactly once", passthrough, frozenset({"wrong_value", "wrong_topic"})),
+    Contender("the same loop without a parser", "exactly once", passthrough, frozenset({"wrong_value", "wrong_topic"})),
 )

@@ -96,7 +96,7 @@ def _java_hash(text: str) -> int:
     return total
 
 
-class GuardedBroker(ProxiedBroker):
+class ScramBroker(ProxiedBroker):
     """Brokers whose proxied listener asks for a password, and which create topics by themselves, as by default."""
 
     def _server_properties(self, node: int) -> dict[str, str]:

@@ -23,7 +23,7 @@ from confluent_kafka.admin import NewPartitions, NewTopic  # type: ignore[attr-d
 from app.embedded.broker import Cluster
 from app.model import Partition, transactional_id
 from tests.chaos import commands
-from tests.chaos.brokers import COORDINATORS, GuardedBroker
+from tests.chaos.brokers import COORDINATORS, ScramBroker
 from tests.chaos.driver import ROOT, Driver, Launch, lay_out
 from tests.chaos.history import Recorder
 from tests.chaos.proxy import Ending, Proxy
@@ -119,7 +119,7 @@ class System:
         self.points.mkdir(parents=True)
         self.code = lay_out(product or ROOT, folder)
         self.password_file = folder / "password"
-        self.broker = GuardedBroker(size.brokers)
+        self.broker = ScramBroker(size.brokers)
         self.spark = StandaloneSpark(folder, workers=size.workers) if size.workers else None
         self.proxy = Proxy(self.broker.routes, self._note_held)
         self.partitions = size.partitions

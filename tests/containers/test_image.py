@@ -39,7 +39,7 @@ exit 1
 pytestmark = pytest.mark.timeout(1_800)  # the first test builds the image, which downloads Spark
 
 
-class Topics:
+class ImageTopics:
     """The topics of docker/winnow.yaml, and the options that point its image to the tests' broker."""
 
     def __init__(self, image: Image) -> None:
@@ -73,9 +73,9 @@ class Topics:
 
 
 @pytest.fixture(scope="module")
-def topics(image: Image) -> Topics:
+def topics(image: Image) -> ImageTopics:
     """Create the topics."""
-    return Topics(image)
+    return ImageTopics(image)
 
 
 def test_the_user_is_not_root(image: Image) -> None:
@@ -160,7 +160,7 @@ def test_it_parses_with_the_kernels_that_it_brings(image: Image) -> None:
     assert len((ROOT / "docker/warm-up.log").read_text().splitlines()) == len(ended.output.splitlines())
 
 
-def test_check_finds_nothing_wrong(image: Image, topics: Topics) -> None:
+def test_check_finds_nothing_wrong(image: Image, topics: ImageTopics) -> None:
     """`winnow check --connect` reaches the broker, finds the topics and exits with 0. The backend is bulk."""
     ended = image.run("winnow", "check", *topics.options, "--connect")
 
@@ -179,7 +179,7 @@ def test_it_holds_the_client_of_every_store(image: Image) -> None:
     assert 0 == ended.code, ended.errors
 
 
-def test_the_service_is_well_and_cleanses_each_line_once(image: Image, topics: Topics) -> None:
+def test_the_service_is_well_and_cleanses_each_line_once(image: Image, topics: ImageTopics) -> None:
     """
     `winnow run` in the image cleanses 4,000 good lines and 10 bad ones. More arrive while it stops; a second run
     finishes them.
@@ -220,7 +220,7 @@ def test_a_service_without_an_answer_is_ill(image: Image) -> None:
     assert (0, "", "") == well
 
 
-def test_the_driver_starts_as_spark_on_kubernetes_calls_it(image: Image, topics: Topics) -> None:
+def test_the_driver_starts_as_spark_on_kubernetes_calls_it(image: Image, topics: ImageTopics) -> None:
     """
     The driver is Winnow, and its JVM has the Kubernetes classes: it fails because there is no API server.
 

@@ -50,7 +50,7 @@ PLAIN = {
 }
 
 
-class Case(NamedTuple):
+class Example(NamedTuple):
     """A line and its outcome: a value or a reason."""
 
     line: bytes
@@ -66,7 +66,7 @@ def joined(fields: dict[str, bytes]) -> bytes:
     return MARK + (MARK + b"," + MARK).join(fields.get(name, b"") for name in FIELDS) + MARK
 
 
-def good(**changes: bytes) -> Case:
+def good(**changes: bytes) -> Example:
     """Write an accepted line. Blanks around the six checked fields are not part of them."""
     fields = PLAIN | changes
     house, when, source, target, out, into = (
@@ -74,12 +74,12 @@ def good(**changes: bytes) -> Case:
         for name in ("houseid", "gathertime", "srcip", "destip", "srcport", "destport")
     )
     columns = [house, when, f"{bracketed(source)}:{out}", f"{bracketed(target)}:{into}", escaped(fields["url"])]
-    return Case(joined(fields), value="|".join(columns))
+    return Example(joined(fields), value="|".join(columns))
 
 
-def bad(reason: str, **changes: bytes) -> Case:
+def bad(reason: str, **changes: bytes) -> Example:
     """Write a line with a fault in a field."""
-    return Case(joined(PLAIN | changes), reason=reason)
+    return Example(joined(PLAIN | changes), reason=reason)
 
 
 def bracketed(address: str) -> str:
@@ -218,7 +218,7 @@ NO_HOUSES = (b"", b" ", b"\t \t")
 ILLEGAL_HOUSES = (b"5|12", b"5\x0012", b"5\t12", b"512\x7f", "机房".encode("gbk"), b"\xe6\x9c")
 
 
-def good_lines() -> Iterator[Case]:
+def good_lines() -> Iterator[Example]:
     """Write accepted lines."""
     yield good()
     for url in URLS:
@@ -243,10 +243,10 @@ def good_lines() -> Iterator[Case]:
         yield case._replace(line=case.line + b"\r")  # with the line feed that ends the row, a CRLF
 
 
-def bad_lines() -> Iterator[Case]:
+def bad_lines() -> Iterator[Example]:
     """Write rejected lines."""
     whole, pieces = joined(PLAIN), joined(PLAIN).split(b",")
-    yield from (Case(line, reason="empty") for line in (b"", b"\r"))
+    yield from (Example(line, reason="empty") for line in (b"", b"\r"))
     for line in (
         b" ",
         b"-",
@@ -267,7 +267,7 @@ def bad_lines() -> Iterator[Case]:
         b"\x00" * 64,
         b"x" * 5000,
     ):
-        yield Case(line, reason="no_marker")
+        yield Example(line, reason="no_marker")
     for line in (
         MARK + MARK,
         MARK + b"," + MARK,
@@ -282,7 +282,7 @@ def bad_lines() -> Iterator[Case]:
         whole[: whole.index(b"www")] + MARK,
         MARK * 15,
     ):
-        yield Case(line, reason="field_count")
+        yield Example(line, reason="field_count")
     yield from (bad("houseid", houseid=house) for house in NO_HOUSES)
     yield from (bad("gathertime", gathertime=when) for when in NO_TIMES)
     for name in ("srcip", "destip"):
@@ -297,7 +297,7 @@ def bad_lines() -> Iterator[Case]:
     yield bad("srcport", srcport=b"x", destport=b"x", houseid=b"5|12")
 
 
-def lines() -> list[Case]:
+def lines() -> list[Example]:
     """Write good and bad lines alternately until both run out."""
     fine, faulty = list(good_lines()), list(bad_lines())
     pairs = max(len(fine), len(faulty))

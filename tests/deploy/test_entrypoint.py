@@ -33,7 +33,7 @@ SPARK_EXECUTOR = {
 SPARK_DRIVER = ["driver", "--properties-file", "/opt/spark/conf/spark.properties"]
 
 
-class Container:
+class StubbedEntrypoint:
     """The entrypoint, with stubs that print how they were called."""
 
     def __init__(self, folder: Path) -> None:
@@ -65,19 +65,19 @@ class Container:
 
 
 @pytest.fixture
-def container(tmp_path: Path) -> Container:
-    """Make a container of stubs."""
-    return Container(tmp_path)
+def entrypoint(tmp_path: Path) -> StubbedEntrypoint:
+    """Make an entrypoint with stubs."""
+    return StubbedEntrypoint(tmp_path)
 
 
-def test_executor_is_called_as_spark_expects(container: Container) -> None:
+def test_executor_is_called_as_spark_expects(entrypoint: StubbedEntrypoint) -> None:
     """An executor runs Spark's own class, with Java's options in order and each setting in its place."""
     options = {f"SPARK_JAVA_OPT_{number}": f"-Dn={number}" for number in (10, 0, 9)} | {
         "SPARK_JAVA_OPT_1": "-Dtext=two words 'and' \"quotes\""
     }
-    report = container.started("executor", **SPARK_EXECUTOR, **options)
+    report = entrypoint.started("executor", **SPARK_EXECUTOR, **options)
     assert report["argv"] == [
-        str(container.folder / "java"),
+        str(entrypoint.folder / "java"),
         "-Dn=0",
         "-Dtext=two words 'and' \"quotes\"",
         "-Dn=9",
@@ -104,29 +104,29 @@ def test_executor_is_called_as_spark_expects(container: Container) -> None:
     ]
 
 
-def test_executor_uses_the_java_of_java_home(container: Container, tmp_path: Path) -> None:
+def test_executor_uses_the_java_of_java_home(entrypoint: StubbedEntrypoint, tmp_path: Path) -> None:
     """JAVA_HOME takes precedence over PATH, and a class path added by Spark is kept."""
     home = tmp_path / "jvm"
     (home / "bin").mkdir(parents=True)
-    (home / "bin/java").symlink_to(container.folder / "java")
-    report = container.started("executor", **SPARK_EXECUTOR, JAVA_HOME=str(home), SPARK_CLASSPATH="/extra.jar")
+    (home / "bin/java").symlink_to(entrypoint.folder / "java")
+    report = entrypoint.started("executor", **SPARK_EXECUTOR, JAVA_HOME=str(home), SPARK_CLASSPATH="/extra.jar")
     assert report["argv"][0] == str(home / "bin/java")
     assert "/opt/spark/conf:/extra.jar:/spark/jars/*" in report["argv"]
 
 
-def test_executor_that_reads_its_secret_from_a_file_gets_its_master(container: Container) -> None:
+def test_executor_that_reads_its_secret_from_a_file_gets_its_master(entrypoint: StubbedEntrypoint) -> None:
     """An executor with a secret file gets Kubernetes as its master, without which Spark ignores the file."""
     secret = "-Dspark.authenticate.secret.file=/etc/winnow/secrets/spark.auth"
-    plain = container.started("executor", **SPARK_EXECUTOR, SPARK_JAVA_OPT_0="-Dspark.authenticate=true")["argv"]
-    with_secret = container.started("executor", **SPARK_EXECUTOR, SPARK_JAVA_OPT_0=secret)["argv"]
+    plain = entrypoint.started("executor", **SPARK_EXECUTOR, SPARK_JAVA_OPT_0="-Dspark.authenticate=true")["argv"]
+    with_secret = entrypoint.started("executor", **SPARK_EXECUTOR, SPARK_JAVA_OPT_0=secret)["argv"]
     assert not [argument for argument in plain if argument.startswith("-Dspark.master")]
     assert with_secret[1:4] == [secret, "-Dspark.master=k8s://driver", "-Xms768m"]
 
 
 @pytest.mark.parametrize("missing", sorted(SPARK_EXECUTOR.keys() - {"SPARK_CONF_DIR"}))
-def test_executor_does_not_start_without_a_setting(container: Container, missing: str) -> None:
+def test_executor_does_not_start_without_a_setting(entrypoint: StubbedEntrypoint, missing: str) -> None:
     """An executor that lacks one of Spark's settings exits at once and names it."""
-    code, output, errors, _ = container.start(
+    code, output, errors, _ = entrypoint.start(
         "executor", **{name: value for name, value in SPARK_EXECUTOR.items() if name != missing}
     )
     assert code != 0
@@ -134,9 +134,9 @@ def test_executor_does_not_start_without_a_setting(container: Container, missing
     assert missing in errors
 
 
-def test_driver_is_the_python_program(container: Container) -> None:
+def test_driver_is_the_python_program(entrypoint: StubbedEntrypoint) -> None:
     """The driver is Python itself. Its JVM gets Spark's properties, client mode and the pod's address."""
-    report = container.started(
+    report = entrypoint.started(
         *SPARK_DRIVER,
         "local:///opt/winnow/main.py",
         "run",
@@ -145,7 +145,7 @@ def test_driver_is_the_python_program(container: Container) -> None:
         SPARK_DRIVER_BIND_ADDRESS="10.0.0.5",
     )
     assert report["argv"] == [
-        str(container.folder / "python3"),
+        str(entrypoint.folder / "python3"),
         "/opt/winnow/main.py",
         "run",
         "-c",
@@ -162,9 +162,9 @@ def test_driver_is_the_python_program(container: Container) -> None:
     ]
 
 
-def test_driver_arguments_arrive_unchanged(container: Container) -> None:
+def test_driver_arguments_arrive_unchanged(entrypoint: StubbedEntrypoint) -> None:
     """Blanks, quotes and options after the program belong to the program; options before it belong to Spark."""
-    report = container.started(
+    report = entrypoint.started(
         "driver",
         "--name",
         "it's two words",
@@ -186,31 +186,31 @@ def test_driver_arguments_arrive_unchanged(container: Container) -> None:
         (["driver", "--properties-file"], "--properties-file has no value"),
     ],
 )
-def test_driver_refuses_what_it_cannot_run(container: Container, arguments: list[str], sentence: str) -> None:
+def test_driver_refuses_what_it_cannot_run(entrypoint: StubbedEntrypoint, arguments: list[str], sentence: str) -> None:
     """A driver whose program is not in the image exits with the usage error code and names what is missing."""
-    code, output, errors, _ = container.start(*arguments, SPARK_DRIVER_BIND_ADDRESS="10.0.0.5")
+    code, output, errors, _ = entrypoint.start(*arguments, SPARK_DRIVER_BIND_ADDRESS="10.0.0.5")
     assert (code, output) == (2, "")
     assert sentence in errors
 
 
-def test_driver_needs_the_address_to_bind(container: Container) -> None:
+def test_driver_needs_the_address_to_bind(entrypoint: StubbedEntrypoint) -> None:
     """A driver without an address from Spark exits at once and names the variable."""
-    code, _, errors, _ = container.start(*SPARK_DRIVER, "local:///opt/winnow/main.py")
+    code, _, errors, _ = entrypoint.start(*SPARK_DRIVER, "local:///opt/winnow/main.py")
     assert code != 0
     assert "SPARK_DRIVER_BIND_ADDRESS" in errors
 
 
-def test_any_other_command_is_run_as_given(container: Container) -> None:
+def test_any_other_command_is_run_as_given(entrypoint: StubbedEntrypoint) -> None:
     """A command other than driver or executor runs unchanged."""
-    assert container.started("winnow", "parse", "a b", "-")["argv"][1:] == ["parse", "a b", "-"]
+    assert entrypoint.started("winnow", "parse", "a b", "-")["argv"][1:] == ["parse", "a b", "-"]
 
 
-def test_no_command_is_winnow(container: Container) -> None:
+def test_no_command_is_winnow(entrypoint: StubbedEntrypoint) -> None:
     """A container without a command runs `winnow`, which prints its help."""
-    assert container.started()["argv"] == [str(container.folder / "winnow")]
+    assert entrypoint.started()["argv"] == [str(entrypoint.folder / "winnow")]
 
 
-def test_service_links_are_not_configuration(container: Container) -> None:
+def test_service_links_are_not_configuration(entrypoint: StubbedEntrypoint) -> None:
     """The variables that Kubernetes sets for a Service named winnow-... are dropped; the user's own are kept."""
     links = {
         "WINNOW_UI_SVC_SERVICE_HOST": "10.1.1.1",
@@ -221,20 +221,20 @@ def test_service_links_are_not_configuration(container: Container) -> None:
         "WINNOW_UI_SVC_PORT_4040_TCP_ADDR": "10.1.1.1",
     }
     keys = {"WINNOW_SOURCE__TOPICS": "a,b", "WINNOW_METRICS__PORT": "9404", "WINNOW_UI": "x"}
-    report = container.started("winnow", **links, **keys)
+    report = entrypoint.started("winnow", **links, **keys)
     assert {name: value for name, value in report["env"].items() if name.startswith("WINNOW")} == keys
 
 
-def test_kernels_are_copied_once(container: Container, tmp_path: Path) -> None:
+def test_kernels_are_copied_once(entrypoint: StubbedEntrypoint, tmp_path: Path) -> None:
     """The kernels are copied to a folder that Numba can write, and a restart keeps that folder."""
     baked, cache = tmp_path / "baked", tmp_path / "cache"
     (baked / "parsers/compiled").mkdir(parents=True)
     (baked / "parsers/compiled/kernels.nbi").write_text("baked")
     folders = {"BAKED_KERNELS": str(baked), "NUMBA_CACHE_DIR": str(cache)}
-    container.started("winnow", **folders)
+    entrypoint.started("winnow", **folders)
     assert (cache / "parsers/compiled/kernels.nbi").read_text() == "baked"
     (cache / "parsers/compiled/kernels.nbi").write_text("newer")
-    container.started("winnow", **folders)
+    entrypoint.started("winnow", **folders)
     assert (cache / "parsers/compiled/kernels.nbi").read_text() == "newer"
     assert sorted(path.name for path in cache.iterdir()) == ["parsers"]
 

@@ -33,7 +33,7 @@ def health() -> ModuleType:
 def service(code: int, body: bytes) -> Iterator[int]:
     """Answer /healthz while the block runs; return the port."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class HealthHandler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_response(code if self.path == "/healthz" else 404)
             self.send_header("Content-Length", str(len(body)))
@@ -43,7 +43,7 @@ def service(code: int, body: bytes) -> Iterator[int]:
         def log_message(self, *_: object) -> None:
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+    with ThreadingHTTPServer(("127.0.0.1", 0), HealthHandler) as server:
         Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
         yield server.server_address[1]
         server.shutdown()

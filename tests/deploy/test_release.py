@@ -134,7 +134,7 @@ class TestBuild:
             os.utime(file, (1, 1))
         (copy / "app/junk.py").touch()
         subprocess.run(["git", "init", "--quiet", str(copy)], check=True)
-        subprocess.run(["git", "-C", str(copy), "add", "--force", *build._files(ROOT, ["."])], check=True)
+        subprocess.run(["git", "-C", str(copy), "add", "--force", *build.tracked_files(ROOT, ["."])], check=True)
         monkeypatch.setattr(build, "ROOT", copy)
         before = os.umask(0o077)
         try:
@@ -194,7 +194,7 @@ def test_nobody_is_told_to_install_a_strangers_package() -> None:
     )
     lines = [
         f"{name}: {line}"
-        for name, file in build._files(
+        for name, file in build.tracked_files(
             ROOT, ["README.md", "DESIGN.md", "docs", "app", "parsers", "docker", "k8s", "tests"]
         ).items()
         if file.suffix in (".py", ".md", ".toml", ".yaml", ".sh", ".lock") or file.name == "Dockerfile"
@@ -214,7 +214,7 @@ def test_everything_bears_one_version() -> None:
     assert __version__ in told
     found = {
         name: set(re.findall(r"winnow:(\d+\.\d+\.\d+)|image\.version=\"(\d[\d.]+)\"", file.read_text("utf-8")))
-        for name, file in build._files(ROOT, ["README.md", "docs", "docker", "k8s"]).items()
+        for name, file in build.tracked_files(ROOT, ["README.md", "docs", "docker", "k8s"]).items()
         if file.suffix in ("", ".md", ".yaml", ".sh") or file.name == "Dockerfile"
     }
     assert {"docker/Dockerfile", "docker/compose.yaml"} <= {name for name, versions in found.items() if versions}

@@ -96,7 +96,7 @@ class Script:
                 raise Blocked(partition, "by the script", cure="mend the script")
 
 
-class Record(NamedTuple):
+class SourceRecord(NamedTuple):
     """A source record. `CONTROL` stands for an offset without a record."""
 
     value: bytes | None
@@ -111,7 +111,7 @@ CONTROL = None
 class FakeKafka:
     """The state that outlives the processes."""
 
-    def __init__(self, source: Mapping[Partition, Sequence[Record | None]]) -> None:
+    def __init__(self, source: Mapping[Partition, Sequence[SourceRecord | None]]) -> None:
         self.source = {partition: list(records) for partition, records in source.items()}
         self.committed: dict[Partition, CommittedOffset] = {}
         self.sink: dict[Partition, list[bytes | None]] = {partition: [] for partition in source}
@@ -126,7 +126,7 @@ class FakeKafka:
         self.refuses_dead_letter: Callable[[OutgoingRecord], bool] = lambda _: False
         """Selects the records that the broker refuses. The commit that waits for them fails."""
 
-    def cut(self, partition: Partition, offset: int, records: Sequence[Record | None] = ()) -> None:
+    def cut(self, partition: Partition, offset: int, records: Sequence[SourceRecord | None] = ()) -> None:
         """Lose the end of a log in an unclean election. Other records follow."""
         self.source[partition] = [*self.source[partition][:offset], *records]
         self.leader_epochs[partition].append(offset)
@@ -153,27 +153,41 @@ class FakeClock:
 
 
 class FakeClients:
-    """The fake clients of one process."""
+    """
+    The fake clients of one process.
+
+    Args:
+        writers: makes the writer of a partition, by default the usual one of the delivery guarantee.
+        consumers: makes the consumer, by default the usual one.
+    """
 
     def __init__(
-        self, kafka: FakeKafka, task_config: TaskConfig, clock: FakeClock, script: Script | None = None
+        self,
+        kafka: FakeKafka,
+        task_config: TaskConfig,
+        clock: FakeClock,
+        script: Script | None = None,
+        *,
+        writers: Callable[[FakeClients, Partition], FakeWriter] | None = None,
+        consumers: Callable[[FakeClients], FakeConsumer] | None = None,
     ) -> None:
         self.kafka = kafka
         self.task_config = task_config
         self.clock = clock
         self.script = script or Script()
         self.made: list[FakeConsumer] = []
+        usual = FakeTransaction if task_config.guarantee is Guarantee.EXACTLY_ONCE else FakeAcknowledged
+        self._writers, self._consumers = writers or usual, consumers or FakeConsumer
 
     def consumer(self) -> FakeConsumer:
-        self.made.append(FakeConsumer(self))
+        self.made.append(self._consumers(self))
         return self.made[-1]
 
     def offsets(self, consumer: object) -> FakeOffsets:
         return FakeOffsets(self.kafka)
 
     def writer(self, partition: Partition, offsets: object) -> FakeWriter:
-        kind = FakeTransaction if self.task_config.guarantee is Guarantee.EXACTLY_ONCE else FakeAcknowledged
-        return kind(self, partition)
+        return self._writers(self, partition)
 
 
 class FakeOffsets:
@@ -238,7 +252,7 @@ class FakeConsumer:
 
     def poll(self, seconds: float, most: int | None = None) -> Chunk | None:
         self._clients.clock.now += self._tick
-        rows: list[tuple[int, int, Record]] = []
+        rows: list[tuple[int, int, SourceRecord]] = []
         ends = []
         for partition, offset in self.reading.items():
             if partition in self._silent:
@@ -259,7 +273,7 @@ class FakeConsumer:
             return None
         return replace(_chunk(self.known, rows, ends), epoch_of=lambda row: self._epoch(rows[row]), failures=failures)
 
-    def _epoch(self, row: tuple[int, int, Record]) -> int:
+    def _epoch(self, row: tuple[int, int, SourceRecord]) -> int:
         source, offset, _ = row
         cuts = self._clients.kafka.leader_epochs.get(self.known[source])
         return NO_EPOCH if cuts is None else sum(cut <= offset for cut in cuts)
@@ -269,7 +283,7 @@ class FakeConsumer:
 
 
 def _chunk(
-    known: Sequence[Partition], rows: Sequence[tuple[int, int, Record]], ends: Sequence[tuple[Partition, int]]
+    known: Sequence[Partition], rows: Sequence[tuple[int, int, SourceRecord]], ends: Sequence[tuple[Partition, int]]
 ) -> Chunk:
     return Chunk(
         partitions=known,
@@ -289,7 +303,7 @@ class FakeWriter:
 
     def __init__(self, clients: FakeClients, partition: Partition) -> None:
         self.suspect = False
-        self.commits = self.freed = 0
+        self.commits = self.freed = self.discarded = 0
         self._kafka = clients.kafka
         self._partition = partition
         self._script = clients.script
@@ -357,7 +371,7 @@ class FakeWriter:
         self._kafka.committed[self._partition] = CommittedOffset(offset, metadata)
 
     def discard(self) -> None:
-        pass
+        self.discarded += 1
 
     def _check_epoch(self) -> None:
         pass

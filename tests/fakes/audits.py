@@ -73,7 +73,7 @@ def fate(record: Record) -> Fate:
     )
 
 
-class Cleanse:
+class FakeCleanse:
     def of(self, records: Sequence[Record]) -> list[Fate]:
         return [fate(each) for each in records]
 
@@ -108,7 +108,7 @@ SINK, DEAD_LETTERS = Destination("clean", 1, 1_000), Destination("dead", 1, 1_00
 
 
 @dataclass(slots=True)
-class Scene:
+class AuditedTopics:
     """
     The contents of the topics. Offsets of lines and dead letters are their positions.
 
@@ -154,8 +154,8 @@ class Scene:
         places = {CLEAN, DEAD, *(each.partition for each in self.lines)}
         ends = {each: End(marks.high_watermark, self.stable) for each, marks in output.watermarks(places).items()}
         readers = Readers(source, output, source, output)  # type: ignore[arg-type]  # all that an audit needs of topics
-        return Auditor(Cleanse(), readers, self.routing, ends, self.times).compare([RAW, OTHER], self.ranges)
+        return Auditor(FakeCleanse(), readers, self.routing, ends, self.times).compare([RAW, OTHER], self.ranges)
 
-    def with_layout(self, **changes: object) -> Scene:
+    def with_layout(self, **changes: object) -> AuditedTopics:
         """Return a copy with other topics or marks."""
         return replace(self, routing=replace(self.routing, **changes))  # type: ignore[arg-type]  # any field

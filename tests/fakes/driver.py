@@ -20,6 +20,7 @@ from app.status import log
 from app.status.snapshot import About
 from tests.fakes import FakeOffsets
 from tests.fakes.pauses import PausedFor
+from tests.fakes.simulation import SimulatedTime
 
 Result = list[Receipt] | Exception
 IMPATIENT = Timings(control_fence=0.01, fence_all=0.01)
@@ -48,6 +49,8 @@ class DriverKafka:
         self.sink_behind: dict[int, int] = {}
         """How many replicas are in sync, for sink partitions with too few. Two are needed."""
         self.sink_gone: NotUsable | None = None
+        self.when_asked: Callable[[], object] = lambda: None
+        """Called when the driver asks for the group's members; may raise an error."""
         self.reachable = True
         """Whether a fence succeeds."""
         self.unfenced: set[Partition] = set()
@@ -151,7 +154,7 @@ class DriverKafka:
         self.room |= self.lacking(partitions)
 
     def refuse_foreign_members(self) -> None:
-        pass
+        self.when_asked()
 
     def offset_retention(self) -> float | None:
         return self.retention
@@ -223,6 +226,7 @@ class FakeRounds:
         self.unending = unending
         self.rounds: list[list[Assignment]] = []
         self.cancelled = self.stopped = self.warm = False
+        self.kind: type[FakeRound] = FakeRound
         self._act = act
 
     def warm_up(self) -> None:
@@ -230,7 +234,7 @@ class FakeRounds:
 
     def submit(self, assignments: Sequence[Assignment]) -> FakeRound:
         self.rounds.append(list(assignments))
-        return FakeRound(self, self._act(assignments))
+        return self.kind(self, self._act(assignments))
 
     def stop(self) -> None:
         self.stopped = True
@@ -279,6 +283,31 @@ def works(kafka: DriverKafka, then: Callable[[], object] = lambda: None) -> Call
     return act
 
 
+class SimulatedRounds(FakeRounds):
+    """Rounds that work until their deadline or until their tasks are fenced."""
+
+    def __init__(self, kafka: DriverKafka, time: SimulatedTime, then: Callable[[], object] = lambda: None) -> None:
+        super().__init__(works(kafka, then))
+        self.kafka, self.time = kafka, time
+
+    def submit(self, assignments: Sequence[Assignment]) -> FakeRound:
+        self.rounds.append(list(assignments))
+        return SimulatedRound(self, self._act(assignments), self.time.now + assignments[0].seconds)
+
+
+class SimulatedRound(FakeRound):
+    def __init__(self, rounds: SimulatedRounds, result: Result, deadline: float) -> None:
+        super().__init__(rounds, result)
+        self._simulated, self._deadline = rounds, deadline
+        self._fences = len(rounds.kafka.fenced)
+
+    def wait(self, seconds: float) -> bool:
+        ends = len(self._simulated.kafka.fenced) > self._fences
+        if not ends:
+            self._simulated.time.pass_by(seconds)
+        return ends or self._simulated.time.now >= self._deadline
+
+
 def config(*assignments: str) -> Config:
     """Load a configuration that differs from the defaults in these assignments."""
     flags = ["group.id=g", "source.topics=raw", "sink.topic=clean", "dead.letters.topic=dead"]
@@ -293,14 +322,14 @@ def service(
     *,
     runtime: Runtime = Runtime(timings=IMPATIENT),  # noqa: B008  # it holds nothing
     start: Callable[[], Rounds] | None = None,
+    tracker: StatusTracker | None = None,
 ) -> Service:
     """Make a service on a fake Kafka that never waits long for a fence."""
-    tracker = StatusTracker("g", [log.write], runtime, about=About(sink="clean"))
     return Service(
         settings or config(),
         kafka.clients,
         start or (lambda: rounds),
         stop=stop or Stop(),
-        tracker=tracker,
+        tracker=tracker or StatusTracker("g", [log.write], runtime, about=About(sink="clean")),
         runtime=runtime,
     )

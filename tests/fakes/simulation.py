@@ -25,6 +25,14 @@ class Inline(Executor):
         return future
 
 
+class ImpatientStop(Stop):
+    """A stop whose waits end at once."""
+
+    def wait(self, seconds: float) -> bool:
+        """Return at once."""
+        return self.requested
+
+
 class SimulatedTime:
     """Seconds that pass only by waiting."""
 

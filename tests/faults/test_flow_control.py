@@ -12,17 +12,17 @@ from app.model import Outcome
 from app.rates import Rates
 from tests.conftest import Topics
 from tests.independent import Written, line, produce
-from tests.integration.tasks import make_stage, noise, slow_down
+from tests.integration.tasks import make_pipeline, noise, slow_down
 
 RATE, SECONDS, PARTITIONS = 700, 60, 4
 
 
 def test_a_rate_holds_for_a_minute(broker: Cluster, topics: Topics) -> None:
     """Each partition is read at its rate, within 5 % over 60 s."""
-    stage = make_stage(broker.bootstrap, topics, source=PARTITIONS, sink=PARTITIONS, rates=Rates(RATE))
-    stage.fill(2 * RATE * SECONDS)
+    pipeline = make_pipeline(broker.bootstrap, topics, source=PARTITIONS, sink=PARTITIONS, rates=Rates(RATE))
+    pipeline.fill(2 * RATE * SECONDS)
 
-    receipts = stage.run(seconds=SECONDS)
+    receipts = pipeline.run(seconds=SECONDS)
 
     assert [pytest.approx(RATE, rel=0.05)] * PARTITIONS == [each.records / SECONDS for each in receipts.values()]
     assert {Outcome.DONE} == {each.outcome for each in receipts.values()}
@@ -31,16 +31,16 @@ def test_a_rate_holds_for_a_minute(broker: Cluster, topics: Topics) -> None:
 def test_a_worker_keeps_its_memory(broker: Cluster, topics: Topics) -> None:
     """With a slow sink the backlog stays in Kafka, so memory does not grow with partitions or lag."""
     partitions, records, size = 48, 300, 50_000
-    stage = make_stage(broker.bootstrap, topics, source=partitions, sink=partitions)
-    stage.changes["kafka"] = {"bootstrap.servers": broker.bootstrap, "client.id": stage.group}
-    slow_down(broker.bootstrap, stage.group, 30_000_000)
+    pipeline = make_pipeline(broker.bootstrap, topics, source=partitions, sink=partitions)
+    pipeline.changes["kafka"] = {"bootstrap.servers": broker.bootstrap, "client.id": pipeline.group}
+    slow_down(broker.bootstrap, pipeline.group, 30_000_000)
     raw = [line(1).replace(b"http://", b"http://" + noise(size, seed)) for seed in range(20)]
     written = (Written(raw[n % 20], partition=each) for n in range(records) for each in range(partitions))
-    produce(broker.bootstrap, stage.source, written, **{"client.id": "feed"})
+    produce(broker.bootstrap, pipeline.source, written, **{"client.id": "feed"})
     process = psutil.Process()
     before, most = process.memory_info().rss, 0
 
-    with stage.running(*stage.ranges(1 << 40)):
+    with pipeline.running(*pipeline.ranges(1 << 40)):
         until = time.monotonic() + 20
         while time.monotonic() < until:
             most = max(most, process.memory_info().rss)

@@ -146,6 +146,11 @@ class Winnow:
 
         return until(found, f"{event!r} in the log")[0]
 
+    @property
+    def pid(self) -> int:
+        """The id of its process."""
+        return self._process.pid
+
     def said(self) -> str:
         """Return the one line that it has printed for a person."""
         (line,) = [line for line in self.noise if line.startswith("winnow: ")]

@@ -46,7 +46,7 @@ def noise(size: int, seed: int = 1) -> bytes:
 
 
 @dataclass
-class Stage:
+class Pipeline:
     """The topics and the group of one test, with methods that run a task on them."""
 
     bootstrap: str
@@ -168,26 +168,26 @@ def slow_down(bootstrap: str, client: str, per_second: int) -> None:
 class RunningTask:
     """A task in a thread that works until it is fenced."""
 
-    def __init__(self, stage: Stage, ranges: tuple[OffsetRange, ...]) -> None:
-        """Store the stage and the ranges to run."""
+    def __init__(self, pipeline: Pipeline, ranges: tuple[OffsetRange, ...]) -> None:
+        """Store the pipeline and the ranges to run."""
         self.receipts: dict[Partition, Receipt] = {}
-        self._stage, self._ranges = stage, ranges
+        self._pipeline, self._ranges = pipeline, ranges
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def _run(self) -> None:
-        self.receipts = self._stage.run(*self._ranges, seconds=PATIENCE)
+        self.receipts = self._pipeline.run(*self._ranges, seconds=PATIENCE)
 
     def __enter__(self) -> Self:
         """Start the task and wait for its initial commit, which shows that it owns its partitions."""
         self._thread.start()
-        until(lambda: len(self._stage.lag()) >= len(self._ranges), "the task to open")
+        until(lambda: len(self._pipeline.lag()) >= len(self._ranges), "the task to open")
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Fence the task and wait for its end."""
-        fence = KafkaFence({"bootstrap.servers": self._stage.output}, self._stage.group, 60, self._stage.dead)
+        fence = KafkaFence({"bootstrap.servers": self._pipeline.output}, self._pipeline.group, 60, self._pipeline.dead)
         while self._thread.is_alive():
             fence.fence([offset_range.partition for offset_range in self._ranges])
             self._thread.join(3)
@@ -218,7 +218,7 @@ def alter(bootstrap: str, topic: str, **settings: object) -> None:
     time.sleep(0.1)  # the logs follow moments after the broker's response, which no request shows
 
 
-def make_stage(
+def make_pipeline(
     bootstrap: str,
     topics: Topics,
     guarantee: Guarantee = Guarantee.EXACTLY_ONCE,
@@ -229,7 +229,7 @@ def make_stage(
     dead: Mapping[str, str] | None = None,
     centre: Broker | None = None,
     **task_config: object,
-) -> Stage:
+) -> Pipeline:
     """
     Create topics for a test.
 
@@ -251,7 +251,7 @@ def make_stage(
 
     names = [create(f"raw{number}", source) for number in range(sources)]
     size = source if isinstance(source, int) else 1
-    made = Stage(
+    made = Pipeline(
         bootstrap,
         dict.fromkeys(names, size),
         create("clean", sink, centre),

@@ -27,7 +27,7 @@ from app.records import Chunk, Lines, OutgoingRecord
 from tests.conftest import Topics
 from tests.fakes.parsers import WRONG, Wrong
 from tests.independent import Record, Written, cleansed, committed, line, produce, read, values
-from tests.integration.tasks import BOTH_BACKENDS, BOTH_GUARANTEES, LARGE, Stage, alter, make_stage, noise
+from tests.integration.tasks import BOTH_BACKENDS, BOTH_GUARANTEES, LARGE, Pipeline, alter, make_pipeline, noise
 from tests.integration.writers import make_lines, writing
 from tests.support.waiting import until
 
@@ -41,9 +41,9 @@ def test_the_bulk_backend_is_available_here() -> None:
 
 
 @contextmanager
-def consuming(stage: Stage, backend: Backend, *starts: tuple[Partition, int]) -> Iterator[TaskConsumer]:
+def consuming(pipeline: Pipeline, backend: Backend, *starts: tuple[Partition, int]) -> Iterator[TaskConsumer]:
     """Open a consumer at these offsets, without a task."""
-    consumer = TaskClients(stage.task_config, backend).consumer()
+    consumer = TaskClients(pipeline.task_config, backend).consumer()
     try:
         for partition, offset in starts:
             consumer.start(partition, offset)
@@ -74,13 +74,15 @@ def ended(chunks: list[Chunk]) -> list[tuple[Partition, int]]:
 @BOTH_BACKENDS
 def test_null_and_empty_stay_distinct(broker: Cluster, topics: Topics, backend: Backend) -> None:
     """Null and empty values and keys stay distinct; offsets and both kinds of timestamps are read as stored."""
-    stage = make_stage(broker.bootstrap, topics, source=2)
+    pipeline = make_pipeline(broker.bootstrap, topics, source=2)
     pairs = [(v, k) for v in (None, b"", b"v", b"\x00\xff") for k in (None, b"", b"k")]
-    produce(broker.bootstrap, stage.source, [Written(*pair, timestamp=n + 1) for n, pair in enumerate(pairs)])
-    appended = make_stage(broker.bootstrap, topics, source={"message.timestamp.type": "LogAppendTime"})
+    produce(broker.bootstrap, pipeline.source, [Written(*pair, timestamp=n + 1) for n, pair in enumerate(pairs)])
+    appended = make_pipeline(broker.bootstrap, topics, source={"message.timestamp.type": "LogAppendTime"})
     produce(broker.bootstrap, appended.source, [Written(b"v")])
 
-    with consuming(stage, backend, (Partition(stage.source, 0), 0), (Partition(appended.source, 0), 0)) as consumer:
+    with consuming(
+        pipeline, backend, (Partition(pipeline.source, 0), 0), (Partition(appended.source, 0), 0)
+    ) as consumer:
         chunks = chunks_until(consumer, lambda chunks: len(ended(chunks)) == 2)
 
     rows = [
@@ -96,7 +98,7 @@ def test_null_and_empty_stay_distinct(broker: Cluster, topics: Topics, backend: 
         )
     ]
     (stored,) = read(broker.bootstrap, appended.source)
-    expected = [(Partition(stage.source, 0), n, *pair, n + 1) for n, pair in enumerate(pairs)]
+    expected = [(Partition(pipeline.source, 0), n, *pair, n + 1) for n, pair in enumerate(pairs)]
     expected.append((Partition(appended.source, 0), 0, b"v", None, stored.timestamp))
     assert sorted(expected, key=str) == sorted(rows, key=str)
 
@@ -104,14 +106,14 @@ def test_null_and_empty_stay_distinct(broker: Cluster, topics: Topics, backend: 
 @BOTH_BACKENDS
 def test_a_record_without_a_timestamp(broker: Cluster, topics: Topics, backend: Backend) -> None:
     """A record without a timestamp is read as such, and its cleansed line gets the time of writing."""
-    stage = make_stage(broker.bootstrap, topics)
-    stage.backend = backend
-    produce(broker.bootstrap, stage.source, [Written(line(0), timestamp=-1)])
-    (source,) = read(broker.bootstrap, stage.source)
+    pipeline = make_pipeline(broker.bootstrap, topics)
+    pipeline.backend = backend
+    produce(broker.bootstrap, pipeline.source, [Written(line(0), timestamp=-1)])
+    (source,) = read(broker.bootstrap, pipeline.source)
 
-    stage.run()
+    pipeline.run()
 
-    (record,) = stage.cleansed()
+    (record,) = pipeline.cleansed()
     assert -1 == source.timestamp
     assert record.timestamp > 1_700_000_000_000
 
@@ -119,11 +121,11 @@ def test_a_record_without_a_timestamp(broker: Cluster, topics: Topics, backend: 
 @BOTH_BACKENDS
 def test_headers_are_readable_until_the_next_poll(broker: Cluster, topics: Topics, backend: Backend) -> None:
     """The headers of each row are complete and in order, including repeated, null and empty ones."""
-    stage = make_stage(broker.bootstrap, topics)
+    pipeline = make_pipeline(broker.bootstrap, topics)
     headers = [("h", b"1"), ("h", b"2"), ("null", None), ("empty", b""), ("binary", b"\xff\x00"), ("ü", b"x")]
-    produce(broker.bootstrap, stage.source, [Written(b"v", headers=headers if n % 2 else []) for n in range(10)])
+    produce(broker.bootstrap, pipeline.source, [Written(b"v", headers=headers if n % 2 else []) for n in range(10)])
 
-    with consuming(stage, backend, (Partition(stage.source, 0), 0)) as consumer:
+    with consuming(pipeline, backend, (Partition(pipeline.source, 0), 0)) as consumer:
         found: list[object] = []
 
         def all_found() -> bool:
@@ -138,10 +140,10 @@ def test_headers_are_readable_until_the_next_poll(broker: Cluster, topics: Topic
 
 def test_headers_are_gone_after_the_next_poll(broker: Cluster, topics: Topics) -> None:
     """Reading headers from a bulk chunk after the next poll raises an error instead of reading freed memory."""
-    stage = make_stage(broker.bootstrap, topics)
-    produce(broker.bootstrap, stage.source, [Written(b"v", headers=[("h", b"1")])])
+    pipeline = make_pipeline(broker.bootstrap, topics)
+    produce(broker.bootstrap, pipeline.source, [Written(b"v", headers=[("h", b"1")])])
 
-    with consuming(stage, best_backend({}), (Partition(stage.source, 0), 0)) as consumer:
+    with consuming(pipeline, best_backend({}), (Partition(pipeline.source, 0), 0)) as consumer:
         first = next(chunk for chunk in chunks_until(consumer, lambda chunks: any(map(len, chunks))) if len(chunk))
         consumer.poll(0)
 
@@ -152,13 +154,13 @@ def test_headers_are_gone_after_the_next_poll(broker: Cluster, topics: Topics) -
 @BOTH_BACKENDS
 def test_ends_and_gaps(broker: Cluster, topics: Topics, backend: Backend) -> None:
     """A consumer reports each partition end that it reaches, with the offset after the last record."""
-    stage = make_stage(broker.bootstrap, topics)
-    partition = Partition(stage.source, 0)
-    produce(broker.bootstrap, stage.source, [Written(b"1"), Written(b"2")])
+    pipeline = make_pipeline(broker.bootstrap, topics)
+    partition = Partition(pipeline.source, 0)
+    produce(broker.bootstrap, pipeline.source, [Written(b"1"), Written(b"2")])
 
-    with consuming(stage, backend, (partition, 0)) as consumer:
+    with consuming(pipeline, backend, (partition, 0)) as consumer:
         first = chunks_until(consumer, ended)
-        produce(broker.bootstrap, stage.source, [Written(b"3")])
+        produce(broker.bootstrap, pipeline.source, [Written(b"3")])
         second = chunks_until(consumer, ended)
 
     assert [(partition, 2)] == ended(first)
@@ -169,11 +171,11 @@ def test_ends_and_gaps(broker: Cluster, topics: Topics, backend: Backend) -> Non
 @BOTH_BACKENDS
 def test_an_offset_that_is_not_there(broker: Cluster, topics: Topics, backend: Backend) -> None:
     """An offset outside the partition fails only that partition and yields no records."""
-    stage = make_stage(broker.bootstrap, topics, source=2)
-    produce(broker.bootstrap, stage.source, [Written(b"v", partition=1)])
-    gone, good = Partition(stage.source, 0), Partition(stage.source, 1)
+    pipeline = make_pipeline(broker.bootstrap, topics, source=2)
+    produce(broker.bootstrap, pipeline.source, [Written(b"v", partition=1)])
+    gone, good = Partition(pipeline.source, 0), Partition(pipeline.source, 1)
 
-    with consuming(stage, backend, (gone, 1_000), (good, 0)) as consumer:
+    with consuming(pipeline, backend, (gone, 1_000), (good, 0)) as consumer:
         chunks = chunks_until(consumer, lambda chunks: ended(chunks) and any(chunk.failures for chunk in chunks))
 
     failures = [failure for chunk in chunks for failure in chunk.failures]
@@ -187,13 +189,13 @@ def test_an_unreachable_broker(
     broker: Cluster, topics: Topics, backend: Backend, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A consumer without a broker returns no records and no failures, and prints nothing."""
-    stage = make_stage(broker.bootstrap, topics)
+    pipeline = make_pipeline(broker.bootstrap, topics)
     task_config = replace(
-        stage.task_config,
+        pipeline.task_config,
         kafka={"bootstrap.servers": "127.0.0.1:9", "reconnect.backoff.ms": "20", "debug": "all", "log_level": "7"},
     )
     consumer = TaskClients(task_config, backend).consumer()
-    consumer.start(Partition(stage.source, 0), 0)
+    consumer.start(Partition(pipeline.source, 0), 0)
 
     polled = [consumer.poll(0.05) for _ in range(20)]
     consumer.close()
@@ -205,9 +207,9 @@ def test_an_unreachable_broker(
 @BOTH_BACKENDS
 def test_rows_of_a_partition_are_contiguous(broker: Cluster, topics: Topics, backend: Backend) -> None:
     """Each record of several topics and partitions stays in its partition, in order."""
-    stage = make_stage(broker.bootstrap, topics, source=5, sources=2)
-    places = [Partition(topic, number) for topic in stage.sources for number in range(5)]
-    for topic in stage.sources:
+    pipeline = make_pipeline(broker.bootstrap, topics, source=5, sources=2)
+    places = [Partition(topic, number) for topic in pipeline.sources for number in range(5)]
+    for topic in pipeline.sources:
         for begin in range(0, 1_000, 50):
             produce(
                 broker.bootstrap,
@@ -219,7 +221,7 @@ def test_rows_of_a_partition_are_contiguous(broker: Cluster, topics: Topics, bac
                 ],
             )
 
-    with consuming(stage, backend, *((place, 0) for place in places)) as consumer:
+    with consuming(pipeline, backend, *((place, 0) for place in places)) as consumer:
         chunks = chunks_until(consumer, lambda chunks: len(ended(chunks)) >= 10)
 
     found: dict[Partition, list[bytes | None]] = {place: [] for place in places}
@@ -233,11 +235,11 @@ def test_rows_of_a_partition_are_contiguous(broker: Cluster, topics: Topics, bac
 @BOTH_BACKENDS
 def test_large_records_bound_a_chunk(broker: Cluster, topics: Topics, backend: Backend) -> None:
     """Records of 1 MiB are read whole, and the chunks that follow contain fewer records."""
-    stage = make_stage(broker.bootstrap, topics, source=LARGE)
+    pipeline = make_pipeline(broker.bootstrap, topics, source=LARGE)
     big = [noise(MEBIBYTE + n, seed=n) for n in range(40)]
-    produce(broker.bootstrap, stage.source, [Written(value) for value in big])
+    produce(broker.bootstrap, pipeline.source, [Written(value) for value in big])
 
-    with consuming(stage, backend, (Partition(stage.source, 0), 0)) as consumer:
+    with consuming(pipeline, backend, (Partition(pipeline.source, 0), 0)) as consumer:
         chunks = chunks_until(consumer, ended)
 
     assert big == [value for chunk in chunks for value in chunk.values.to_pylist()]
@@ -247,10 +249,10 @@ def test_large_records_bound_a_chunk(broker: Cluster, topics: Topics, backend: B
 @BOTH_BACKENDS
 def test_a_full_chunk_is_marked_as_full(broker: Cluster, topics: Topics, backend: Backend) -> None:
     """A chunk is full if it has as many records as requested, and only then."""
-    stage = make_stage(broker.bootstrap, topics)
-    produce(broker.bootstrap, stage.source, [Written(b"%d" % n) for n in range(10)])
+    pipeline = make_pipeline(broker.bootstrap, topics)
+    produce(broker.bootstrap, pipeline.source, [Written(b"%d" % n) for n in range(10)])
 
-    with consuming(stage, backend, (Partition(stage.source, 0), 0)) as consumer:
+    with consuming(pipeline, backend, (Partition(pipeline.source, 0), 0)) as consumer:
         consumer.batch_size = 4
         first = chunks_until(consumer, len)
         rest = chunks_until(consumer, ended)
@@ -262,8 +264,8 @@ def test_a_full_chunk_is_marked_as_full(broker: Cluster, topics: Topics, backend
 @BOTH_BACKENDS
 def test_a_task_that_polls_lets_others_call(broker: Cluster, topics: Topics, backend: Backend) -> None:
     """A commit in another thread can get the group metadata from the consumer between two polls."""
-    stage = make_stage(broker.bootstrap, topics)
-    with consuming(stage, backend, (Partition(stage.source, 0), 0)) as consumer:
+    pipeline = make_pipeline(broker.bootstrap, topics)
+    with consuming(pipeline, backend, (Partition(pipeline.source, 0), 0)) as consumer:
         commits = threading.Thread(target=lambda: [consumer.client.consumer_group_metadata() for _ in range(20)])
         commits.start()
         polls = 0
@@ -278,11 +280,11 @@ def test_a_task_that_polls_lets_others_call(broker: Cluster, topics: Topics, bac
 @BOTH_BACKENDS
 def test_a_partition_that_starts_and_stops_all_the_time(broker: Cluster, topics: Topics, backend: Backend) -> None:
     """A partition can pause and resume rapidly, although librdkafka refuses a seek during a stop."""
-    stage = make_stage(broker.bootstrap, topics)
-    partition = Partition(stage.source, 0)
-    produce(broker.bootstrap, stage.source, [Written(b"%d" % n) for n in range(500)])
+    pipeline = make_pipeline(broker.bootstrap, topics)
+    partition = Partition(pipeline.source, 0)
+    produce(broker.bootstrap, pipeline.source, [Written(b"%d" % n) for n in range(500)])
 
-    with consuming(stage, backend) as consumer:
+    with consuming(pipeline, backend) as consumer:
         for offset in range(400):
             consumer.start(partition, offset, 0)
             consumer.poll(0.005)
@@ -296,8 +298,8 @@ def test_a_partition_that_starts_and_stops_all_the_time(broker: Cluster, topics:
 @BOTH_BACKENDS
 def test_a_consumer_that_is_closed(broker: Cluster, topics: Topics, backend: Backend) -> None:
     """Polling a closed consumer raises an error and does not crash. Closing it twice is harmless."""
-    stage = make_stage(broker.bootstrap, topics)
-    consumer = TaskClients(stage.task_config, backend).consumer()
+    pipeline = make_pipeline(broker.bootstrap, topics)
+    consumer = TaskClients(pipeline.task_config, backend).consumer()
     consumer.close()
     consumer.close()
 
@@ -309,7 +311,7 @@ def test_a_consumer_that_is_closed(broker: Cluster, topics: Topics, backend: Bac
 @BOTH_GUARANTEES
 def test_a_writer_keeps_every_field(broker: Cluster, topics: Topics, backend: Backend, guarantee: Guarantee) -> None:
     """Lines and dead letters keep key, timestamp, headers and order; null and empty stay distinct, also in slices."""
-    stage = make_stage(broker.bootstrap, topics, guarantee)
+    pipeline = make_pipeline(broker.bootstrap, topics, guarantee)
     texts, keys = [b"lost", b"a", b"", None, b"d", b"lost"], [b"lost", None, b"", b"k", b"\x00"]
     lines = Lines(
         pa.array(texts, pa.binary()).slice(1, 4),
@@ -322,27 +324,27 @@ def test_a_writer_keeps_every_field(broker: Cluster, topics: Topics, backend: Ba
         OutgoingRecord(key, value, each, 5) for key, value, each in zip(keys[1:], texts[1:5], headers, strict=True)
     ]
 
-    with writing(stage, backend) as writer:
+    with writing(pipeline, backend) as writer:
         writer.open()
         writer.send(lines)
         writer.send_dead_letters(dead_letters)
         writer.commit(7, "metadata")
 
-    found = [(record.value, record.key, record.timestamp) for record in stage.cleansed()]
+    found = [(record.value, record.key, record.timestamp) for record in pipeline.cleansed()]
     assert list(zip(texts[1:5], keys[1:], [1, 2, 3, 4], strict=True)) == found
-    begins = [("winnow.transaction", f"winnow/{stage.group}/{stage.source}/0@0".encode())]
+    begins = [("winnow.transaction", f"winnow/{pipeline.group}/{pipeline.source}/0@0".encode())]
     marked = begins if guarantee is Guarantee.EXACTLY_ONCE else []
-    assert [marked, [], [], []] == [list(record.headers) for record in stage.cleansed()]
-    buried = [(record.value, record.key, list(record.headers), record.timestamp) for record in stage.dead_letters()]
+    assert [marked, [], [], []] == [list(record.headers) for record in pipeline.cleansed()]
+    buried = [(record.value, record.key, list(record.headers), record.timestamp) for record in pipeline.dead_letters()]
     assert list(zip(texts[1:5], keys[1:], headers, [5] * 4, strict=True)) == buried
-    assert {(stage.source, 0): 7} == committed(broker.bootstrap, stage.group, stage.source)
+    assert {(pipeline.source, 0): 7} == committed(broker.bootstrap, pipeline.group, pipeline.source)
 
 
 @BOTH_BACKENDS
 @BOTH_GUARANTEES
 def test_lines_keep_headers(broker: Cluster, topics: Topics, backend: Backend, guarantee: Guarantee) -> None:
     """A line keeps the source record's headers in order, without null ones."""
-    stage = make_stage(broker.bootstrap, topics, guarantee)
+    pipeline = make_pipeline(broker.bootstrap, topics, guarantee)
     columns = {"host": [b"lost", b"a", None, b""], "ü": [None, None, b"\x00\xff", b"x" * 1_000]}
     lines = replace(
         make_lines(b"1", b"2", b"3", b"4"),
@@ -352,7 +354,7 @@ def test_lines_keep_headers(broker: Cluster, topics: Topics, backend: Backend, g
         headers=[(name, pa.array(column, pa.binary())) for name, column in columns.items()],
     )
 
-    with writing(stage, backend) as writer:
+    with writing(pipeline, backend) as writer:
         writer.open()
         writer.send(replace(lines, values=lines.values.slice(1), rows=lines.rows[1:]))
         writer.send(make_lines(b"5"))
@@ -360,7 +362,7 @@ def test_lines_keep_headers(broker: Cluster, topics: Topics, backend: Backend, g
 
     last = [("host", b""), ("ü", b"x" * 1_000)]
     expected = [(b"2", [("ü", b"\x00\xff")]), (b"3", last), (b"4", last), (b"5", [])]
-    assert expected == [(record.value, record.kept_headers) for record in stage.cleansed()]
+    assert expected == [(record.value, record.kept_headers) for record in pipeline.cleansed()]
 
 
 @BOTH_BACKENDS
@@ -368,20 +370,20 @@ def test_lines_keep_headers(broker: Cluster, topics: Topics, backend: Backend, g
 def test_a_full_queue(broker: Cluster, topics: Topics, backend: Backend, guarantee: Guarantee) -> None:
     """If the queue fills up inside a chunk, a writer waits and continues with the next record."""
     kafka = {"bootstrap.servers": broker.bootstrap, "queue.buffering.max.messages": "100", "linger.ms": "1"}
-    stage = make_stage(broker.bootstrap, topics, guarantee)
-    with writing(replace_kafka(stage, kafka), backend) as writer:
+    pipeline = make_pipeline(broker.bootstrap, topics, guarantee)
+    with writing(replace_kafka(pipeline, kafka), backend) as writer:
         writer.open()
         writer.send(make_lines(*(b"%d" % n for n in range(1_000))))
         writer.send_dead_letters([OutgoingRecord(b"k", b"%d" % n, [("h", b"v")], 1) for n in range(1_000)])
         writer.commit(1_000, "")
 
-    assert [b"%d" % n for n in range(1_000)] == values(stage.cleansed()) == values(stage.dead_letters())
+    assert [b"%d" % n for n in range(1_000)] == values(pipeline.cleansed()) == values(pipeline.dead_letters())
 
 
-def replace_kafka(stage: Stage, kafka: dict[str, str]) -> Stage:
+def replace_kafka(pipeline: Pipeline, kafka: dict[str, str]) -> Pipeline:
     """Replace the settings of the Kafka clients."""
-    stage.changes["kafka"] = kafka
-    return stage
+    pipeline.changes["kafka"] = kafka
+    return pipeline
 
 
 @BOTH_BACKENDS
@@ -390,13 +392,13 @@ def test_a_queue_that_stays_full(
 ) -> None:
     """If nothing can be delivered, sending returns soon, and a writer eventually gives up on the rest."""
     monkeypatch.setattr("app.kafka.writers.FULL_QUEUE_SECONDS", 0.3)
-    stage = make_stage(broker.bootstrap, topics, Guarantee.AT_LEAST_ONCE)
+    pipeline = make_pipeline(broker.bootstrap, topics, Guarantee.AT_LEAST_ONCE)
     task_config = replace(
-        stage.task_config, kafka={"bootstrap.servers": "127.0.0.1:9", "queue.buffering.max.messages": "10"}
+        pipeline.task_config, kafka={"bootstrap.servers": "127.0.0.1:9", "queue.buffering.max.messages": "10"}
     )
     clients = TaskClients(task_config, backend)
     consumer = clients.consumer()
-    writer = clients.writer(Partition(stage.source, 0), clients.offsets(consumer))
+    writer = clients.writer(Partition(pipeline.source, 0), clients.offsets(consumer))
 
     writer.send(make_lines(*[b"x"] * 100))
     assert writer.full
@@ -409,12 +411,12 @@ def test_a_queue_that_stays_full(
 @BOTH_BACKENDS
 def test_fenced_in_the_middle(broker: Cluster, topics: Topics, backend: Backend) -> None:
     """A writer that is fenced while it sends raises Fenced, and readers see none of its records."""
-    stage = make_stage(broker.bootstrap, topics)
-    fence = KafkaFence({"bootstrap.servers": broker.bootstrap}, stage.group, 60, stage.dead)
-    with writing(stage, backend) as writer:
+    pipeline = make_pipeline(broker.bootstrap, topics)
+    fence = KafkaFence({"bootstrap.servers": broker.bootstrap}, pipeline.group, 60, pipeline.dead)
+    with writing(pipeline, backend) as writer:
         writer.open()
         writer.send(make_lines(b"before"))
-        fence.fence([Partition(stage.source, 0)])
+        fence.fence([Partition(pipeline.source, 0)])
 
         def send_until_fenced() -> None:
             until(lambda: writer.send(make_lines(*[b"after"] * 100)), "the fence")
@@ -422,7 +424,7 @@ def test_fenced_in_the_middle(broker: Cluster, topics: Topics, backend: Backend)
         with pytest.raises(Fenced):
             send_until_fenced()
 
-    assert [] == stage.cleansed()
+    assert [] == pipeline.cleansed()
 
 
 @BOTH_BACKENDS
@@ -432,11 +434,11 @@ def test_an_undelivered_record_fails_the_commit(
     broker: Cluster, topics: Topics, backend: Backend, guarantee: Guarantee, what: str
 ) -> None:
     """If the broker refuses one record among many, the commit fails and the offset does not move."""
-    stage = make_stage(broker.bootstrap, topics, guarantee, sink=2)
-    with writing(stage, backend) as writer:
+    pipeline = make_pipeline(broker.bootstrap, topics, guarantee, sink=2)
+    with writing(pipeline, backend) as writer:
         writer.open()
         writer.commit(3, "")
-        alter(broker.bootstrap, stage.sink if what == "line" else stage.dead, max_message_bytes=1_000)
+        alter(broker.bootstrap, pipeline.sink if what == "line" else pipeline.dead, max_message_bytes=1_000)
         writer.send(make_lines(b"good"))
         big = noise(5_000)
         if what == "line":
@@ -447,19 +449,19 @@ def test_an_undelivered_record_fails_the_commit(
         with pytest.raises(Transient):
             writer.commit(6, "")
 
-    assert {(stage.source, 0): 3} == committed(broker.bootstrap, stage.group, stage.source)
+    assert {(pipeline.source, 0): 3} == committed(broker.bootstrap, pipeline.group, pipeline.source)
 
 
 @BOTH_BACKENDS
 def test_a_sender_that_is_closed(broker: Cluster, topics: Topics, backend: Backend) -> None:
     """Discarding a writer twice is harmless."""
-    stage = make_stage(broker.bootstrap, topics)
-    with writing(stage, backend) as writer:
+    pipeline = make_pipeline(broker.bootstrap, topics)
+    with writing(pipeline, backend) as writer:
         writer.open()
         writer.send(make_lines(b"x"))
         writer.discard()
 
-    assert [] == stage.cleansed()
+    assert [] == pipeline.cleansed()
 
 
 RAW = st.one_of(
@@ -493,14 +495,14 @@ Outcome = tuple[Shown, Shown, Mapping[tuple[str, int], int], Mapping[Partition, 
 
 def test_bulk_does_what_plain_does(broker: Cluster, topics: Topics) -> None:
     """Both backends give random records the same values, keys, timestamps, partitions, dead letters and offsets."""
-    stage = make_stage(broker.bootstrap, topics, source=3, sink=2)
+    pipeline = make_pipeline(broker.bootstrap, topics, source=3, sink=2)
 
     # Without shrinking: each example takes seconds on a real broker.
     @settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate])
     @given(RECORDS)
     def check(records: list[Written]) -> None:
-        produce(broker.bootstrap, stage.source, records)
-        outcomes = [outcome(broker, topics, stage, backend) for backend in (PLAIN, best_backend({}))]
+        produce(broker.bootstrap, pipeline.source, records)
+        outcomes = [outcome(broker, topics, pipeline, backend) for backend in (PLAIN, best_backend({}))]
         assert outcomes[0] == outcomes[1]
 
     check()
@@ -509,19 +511,19 @@ def test_bulk_does_what_plain_does(broker: Cluster, topics: Topics) -> None:
 @pytest.mark.parametrize("what", WRONG)
 def test_a_wrong_parser_does_the_same_on_both_backends(broker: Cluster, topics: Topics, what: str) -> None:
     """Whatever a user's parser returns, both backends produce the same valid lines and dead letters."""
-    stage = make_stage(broker.bootstrap, topics, source=2)
+    pipeline = make_pipeline(broker.bootstrap, topics, source=2)
     sources = [line(0), b"rubbish", line(1), line(2), None, line(3)]
-    produce(broker.bootstrap, stage.source, [Written(value, b"k", n % 2, n) for n, value in enumerate(sources, 1)])
-    stage.parser = Wrong(WRONG[what])
+    produce(broker.bootstrap, pipeline.source, [Written(value, b"k", n % 2, n) for n, value in enumerate(sources, 1)])
+    pipeline.parser = Wrong(WRONG[what])
 
-    plain, bulk = (outcome(broker, topics, stage, backend) for backend in (PLAIN, best_backend({})))
+    plain, bulk = (outcome(broker, topics, pipeline, backend) for backend in (PLAIN, best_backend({})))
 
     assert plain == bulk
     sink, dead, offsets, _ = plain
     assert len(sources) == len(sink) + len(dead)
     assert {each[1] for each in sink} <= {cleansed(n) for n in range(4)}
     assert {each[1] for each in dead} <= set(sources)
-    assert {(stage.source, 0): 3, (stage.source, 1): 3} == offsets
+    assert {(pipeline.source, 0): 3, (pipeline.source, 1): 3} == offsets
 
 
 def without_times(receipt: Receipt) -> Receipt:
@@ -531,15 +533,15 @@ def without_times(receipt: Receipt) -> Receipt:
     return replace(receipt, reopened=0, metadata=str(replace(metadata, counts=counts, report=None)))
 
 
-def outcome(broker: Cluster, topics: Topics, like: Stage, backend: Backend) -> Outcome:
+def outcome(broker: Cluster, topics: Topics, like: Pipeline, backend: Backend) -> Outcome:
     """Cleanse a source with its own group and topics."""
-    stage = make_stage(broker.bootstrap, topics, sink=2)
-    stage.sources, stage.backend, stage.parser = like.sources, backend, like.parser
-    receipts = stage.run()
-    offsets = committed(broker.bootstrap, stage.group, stage.source)
+    pipeline = make_pipeline(broker.bootstrap, topics, sink=2)
+    pipeline.sources, pipeline.backend, pipeline.parser = like.sources, backend, like.parser
+    receipts = pipeline.run()
+    offsets = committed(broker.bootstrap, pipeline.group, pipeline.source)
     # A slow commit may replace the producer on either backend.
     done = {partition: without_times(receipt) for partition, receipt in receipts.items()}
-    return shown(stage.cleansed()), shown(stage.dead_letters()), offsets, done
+    return shown(pipeline.cleansed()), shown(pipeline.dead_letters()), offsets, done
 
 
 def shown(records: list[Record]) -> Shown:

@@ -27,7 +27,7 @@ from tests.support.logs import of_event
 LINES, RUBBISH = 20, 10
 
 
-class Stage(NamedTuple):
+class HalfwayGroup(NamedTuple):
     """A group that has cleansed ten of the twenty lines of its source."""
 
     broker: Cluster
@@ -41,35 +41,35 @@ class Stage(NamedTuple):
         return str(of_event(logged, "partition_blocked")[-1]["error"])
 
 
-def deleted_unread(stage: Stage) -> str:
-    gone = [TopicPartition(stage.source, 0, 15)]
-    for deleted in independent.client(stage.broker.bootstrap).delete_records(gone).values():
+def deleted_unread(group: HalfwayGroup) -> str:
+    gone = [TopicPartition(group.source, 0, 15)]
+    for deleted in independent.client(group.broker.bootstrap).delete_records(gone).values():
         deleted.result(60)
-    return stage.why()
+    return group.why()
 
 
-def beyond_the_end(stage: Stage) -> str:
-    commit(stage.broker.bootstrap, stage.config["group.id"], {(stage.source, 0): LINES + 5})
-    return stage.why()
+def beyond_the_end(group: HalfwayGroup) -> str:
+    commit(group.broker.bootstrap, group.config["group.id"], {(group.source, 0): LINES + 5})
+    return group.why()
 
 
-def no_offset(stage: Stage) -> str:
-    stage.config["group.id"] += ".new"
-    stage.config["starting.offsets"] = "error"
-    return stage.why()
+def no_offset(group: HalfwayGroup) -> str:
+    group.config["group.id"] += ".new"
+    group.config["starting.offsets"] = "error"
+    return group.why()
 
 
-def too_many_dead_letters(stage: Stage) -> str:
-    assert 0 == run(stage.config)[0]
-    produce(stage.broker.bootstrap, stage.source, [Written(b"rubbish")] * RUBBISH)
-    stage.config["dead.letters"]["breaker"] = {"ratio": 0.1, "minimum": 5}
-    return stage.why()
+def too_many_dead_letters(group: HalfwayGroup) -> str:
+    assert 0 == run(group.config)[0]
+    produce(group.broker.bootstrap, group.source, [Written(b"rubbish")] * RUBBISH)
+    group.config["dead.letters"]["breaker"] = {"ratio": 0.1, "minimum": 5}
+    return group.why()
 
 
-def another_sink(stage: Stage) -> str:
-    stage.config["sink"]["topic"] = stage.broker.create_topic(f"{stage.source}.other")
+def another_sink(group: HalfwayGroup) -> str:
+    group.config["sink"]["topic"] = group.broker.create_topic(f"{group.source}.other")
     with pytest.raises(ForeignSink) as refused:
-        run(stage.config)
+        run(group.config)
     return str(refused.value)
 
 
@@ -86,22 +86,22 @@ def another_sink(stage: Stage) -> str:
     ids=lambda each: getattr(each, "__name__", ""),
 )
 def test_who_does_as_told_goes_on(
-    broker: Cluster, topics: Topics, tmp_path: Path, trouble: Callable[[Stage], str], lines: list[int]
+    broker: Cluster, topics: Topics, tmp_path: Path, trouble: Callable[[HalfwayGroup], str], lines: list[int]
 ) -> None:
     """After the command, the service works to the end of the partition; the sink has the lines that it chose."""
     source, sink = topics("raw"), topics("clean")
     config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=topics("dead"))
-    stage = Stage(broker, source, config)
+    group = HalfwayGroup(broker, source, config)
     produce(broker.bootstrap, source, [Written(line(n)) for n in range(10)])
     assert 0 == run(config)[0]
     produce(broker.bootstrap, source, [Written(line(n)) for n in range(10, LINES)])
 
-    told = trouble(stage)
+    told = trouble(group)
     (command,) = set(re.findall(r"winnow (offsets reset -c winnow\.yaml.*? --to-[a-z]+(?: OFFSET)?)", told))
-    file = file_of(stage.config, tmp_path)
+    file = file_of(group.config, tmp_path)
     typed = command.replace("winnow.yaml", str(file)).replace("OFFSET", str(LINES + RUBBISH))
     done = CliRunner().invoke(main, shlex.split(typed))
 
     assert 0 == done.exit_code, done.output
-    assert 0 == run(stage.config)[0]
+    assert 0 == run(group.config)[0]
     assert [cleansed(n) for n in lines] == [each.value for each in read(broker.bootstrap, config["sink"]["topic"])]

@@ -11,25 +11,25 @@ from app.embedded.broker import Cluster
 from app.kafka.backend import best_backend
 from tests.conftest import Topics
 from tests.independent import cleansed
-from tests.integration.tasks import make_stage
-from tests.integration.writers import make_lines, writing
+from tests.integration.tasks import make_pipeline
+from tests.integration.writers import deliver, make_lines, writing
 
 PAGE = Path(__file__).parents[2] / "docs/integrations.md"
 
 
 def test_the_reader_in_the_page(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
     """The reader prints each line once. With read_uncommitted it also prints aborted lines, hence twice."""
-    stage = make_stage(broker.bootstrap, topics)
+    pipeline = make_pipeline(broker.bootstrap, topics)
     for commits in (False, True):
-        with writing(stage, best_backend({})) as writer:
+        with writing(pipeline, best_backend({})) as writer:
             writer.open()
             writer.send(make_lines(*map(cleansed, range(3))))
-            assert 0 == writer._delivery.deliver_all(30)
+            deliver(writer)
             if commits:
                 writer.commit(3, "")
     (program,) = re.findall(r'```python\n("""Prints cleansed lines.*?)```', PAGE.read_text(), re.DOTALL)
     file = tmp_path / "reader.py"
-    file.write_text(program.replace("localhost:9092", broker.bootstrap).replace("clean-logs", stage.sink))
+    file.write_text(program.replace("localhost:9092", broker.bootstrap).replace("clean-logs", pipeline.sink))
 
     printed = {level: read_by(file, level) for level in ("read_committed", "read_uncommitted")}
 

@@ -16,7 +16,7 @@ from app.kafka.fence import ASKED_AGAIN_SECONDS, interrupt
 from app.model import Partition, transactional_id
 from tests.conftest import Topics
 from tests.independent import read, values
-from tests.integration.tasks import make_stage
+from tests.integration.tasks import make_pipeline
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.integration
@@ -69,13 +69,13 @@ def test_only_a_task_that_takes_over_interrupts(broker: Cluster, topics: Topics,
         made.append(configured["transactional.id"])
         return Producer(configured, **more)
 
-    stage = make_stage(broker.bootstrap, topics)
-    clients = TaskClients(stage.task_config, producer=making, in_use=in_use)
+    pipeline = make_pipeline(broker.bootstrap, topics)
+    clients = TaskClients(pipeline.task_config, producer=making, in_use=in_use)
     consumer = clients.consumer()
-    writer = clients.writer(Partition(stage.source, 0), clients.offsets(consumer))
+    writer = clients.writer(Partition(pipeline.source, 0), clients.offsets(consumer))
 
     writer.open()
 
-    assert 1 + in_use == len(made) == made.count(transactional_id(stage.group, Partition(stage.source, 0)))
+    assert 1 + in_use == len(made) == made.count(transactional_id(pipeline.group, Partition(pipeline.source, 0)))
     writer.discard()
     consumer.close()

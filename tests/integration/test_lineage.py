@@ -15,7 +15,7 @@ from tests.independent import Record, Written, cleanse, client, line, produce, r
 from tests.integration.audits import BEGAN, audit, records
 from tests.integration.in_process import run
 from tests.integration.service import Event, settings
-from tests.integration.tasks import BOTH_BACKENDS, BOTH_GUARANTEES, make_stage
+from tests.integration.tasks import BOTH_BACKENDS, BOTH_GUARANTEES, make_pipeline
 from tests.support.configuration import file_of
 
 HEADER = "winnow.source"
@@ -25,22 +25,24 @@ HEADER = "winnow.source"
 @BOTH_BACKENDS
 def test_each_line_names_its_record(broker: Cluster, topics: Topics, guarantee: Guarantee, backend: Backend) -> None:
     """With `lineage.headers` each line, even a transaction's first, names its topic, partition and offset."""
-    stage = make_stage(broker.bootstrap, topics, guarantee, source=3, sink=2, lineage=True)
-    stage.backend = backend
+    pipeline = make_pipeline(broker.bootstrap, topics, guarantee, source=3, sink=2, lineage=True)
+    pipeline.backend = backend
     raw = [Written(line(n) if n % 5 else b"rubbish", partition=n % 3) for n in range(600)]
-    produce(broker.bootstrap, stage.source, raw)
-    stage.run()
-    named = stage.cleansed()
-    stage.changes["lineage"] = False
-    produce(broker.bootstrap, stage.source, [Written(line(1_000))])
-    stage.run()
+    produce(broker.bootstrap, pipeline.source, raw)
+    pipeline.run()
+    named = pipeline.cleansed()
+    pipeline.changes["lineage"] = False
+    produce(broker.bootstrap, pipeline.source, [Written(line(1_000))])
+    pipeline.run()
 
-    sources = {f"{stage.source}-{each.partition}@{each.offset}": each for each in read(broker.bootstrap, stage.source)}
+    sources = {
+        f"{pipeline.source}-{each.partition}@{each.offset}": each for each in read(broker.bootstrap, pipeline.source)
+    }
     assert 480 == len(named) == len({name_of(each) for each in named})
     for each in named:
         source = sources[name_of(each)]
         assert (cleanse(source.value or b""), source.partition % 2) == (each.value, each.partition)
-    assert 1 == sum(HEADER not in dict(each.headers) for each in stage.cleansed())
+    assert 1 == sum(HEADER not in dict(each.headers) for each in pipeline.cleansed())
 
 
 def name_of(each: Record) -> str:

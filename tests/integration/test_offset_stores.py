@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from app.embedded.broker import Cluster
 from app.kafka.offsets import KafkaGroupOffsets
@@ -38,7 +38,9 @@ class TestKafkaGroupOffsets(OffsetStoreContract):
         producer.init_transactions(10)
         with self.store() as store:
             store.save(partition, 1, "before")
-            group = KafkaGroupOffsets(self.context)._reader(stable=True).consumer_group_metadata()
+            member = Consumer({**self.context.kafka, "group.id": self.context.group, "log_level": "0"})
+            group = member.consumer_group_metadata()
+            member.close()
             producer.begin_transaction()
             producer.send_offsets_to_transaction([TopicPartition(*partition, 2, "inside")], group, 10)
 

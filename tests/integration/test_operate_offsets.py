@@ -28,7 +28,7 @@ from tests.support.waiting import PATIENCE, until
 HOUR = 3_600_000
 
 
-class Stage:
+class HourlySource:
     """A source of two partitions with ten lines each, an hour apart, and the command line for it."""
 
     def __init__(self, broker: Cluster, topics: Topics, folder: Path) -> None:
@@ -58,42 +58,42 @@ class Stage:
 
 
 @pytest.fixture
-def stage(broker: Cluster, topics: Topics, tmp_path: Path) -> Stage:
-    return Stage(broker, topics, tmp_path)
+def hourly(broker: Cluster, topics: Topics, tmp_path: Path) -> HourlySource:
+    return HourlySource(broker, topics, tmp_path)
 
 
-def test_a_backfill_beside_the_service(stage: Stage) -> None:
+def test_a_backfill_beside_the_service(hourly: HourlySource) -> None:
     """A backfill ends before it fences anything, and the service continues in the same round."""
-    with Running(stage.config) as end:
-        until(lambda: [10, 10] == stage.committed(), "the first lines")
+    with Running(hourly.config) as end:
+        until(lambda: [10, 10] == hourly.committed(), "the first lines")
         with capture_logs() as logs, pytest.raises(ServiceRuns, match="works for group"):
-            run_service(stage.config)
+            run_service(hourly.config)
         assert 0 == end()
 
     assert [] == [each for each in logs if each["event"] == "partitions_fenced"]
 
 
 @pytest.mark.usefixtures("brief_looks")
-def test_the_offsets_are_set(stage: Stage) -> None:
+def test_the_offsets_are_set(hourly: HourlySource) -> None:
     """Offsets can be set to each kind of position, for all partitions or some. A dry run changes nothing."""
-    commit(stage.bootstrap, stage.group, {(stage.source, 0): 4, (stage.source, 1): 4})
-    moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime((stage.began + 3 * HOUR) / 1000 + 1))
+    commit(hourly.bootstrap, hourly.group, {(hourly.source, 0): 4, (hourly.source, 1): 4})
+    moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime((hourly.began + 3 * HOUR) / 1000 + 1))
 
-    dry = stage.command("reset", "--to-earliest", "--dry-run")
-    unchanged = stage.committed()
+    dry = hourly.command("reset", "--to-earliest", "--dry-run")
+    unchanged = hourly.committed()
     outcomes = {}
     for arguments in (
         ("--to-earliest",),
         ("--to-latest",),
-        ("--shift-by", "-3", "--topic", f"{stage.source}:1"),
+        ("--shift-by", "-3", "--topic", f"{hourly.source}:1"),
         ("--to-offset", "5"),
         ("--to-current",),
         ("--to-datetime", moment),
         ("--by-duration", "90m"),
     ):
-        code, found = stage.command("reset", *arguments)
+        code, found = hourly.command("reset", *arguments)
         assert (0, True) == (code, found["done"]), found
-        outcomes[arguments[0]] = stage.committed()
+        outcomes[arguments[0]] = hourly.committed()
 
     assert (0, False) == (dry[0], dry[1]["done"])
     assert [(4, 0, -4)] * 2 == [
@@ -112,79 +112,79 @@ def test_the_offsets_are_set(stage: Stage) -> None:
 
 
 @pytest.mark.usefixtures("brief_looks")
-def test_the_service_goes_on_from_there(stage: Stage) -> None:
+def test_the_service_goes_on_from_there(hourly: HourlySource) -> None:
     """A stopped service that is reset cleanses those records again, and its counts start at that offset."""
-    assert 0 == run_service(stage.config)[0]
-    code, before = stage.command("show")
+    assert 0 == run_service(hourly.config)[0]
+    code, before = hourly.command("show")
 
-    assert 0 == stage.command("reset", "--to-offset", "7", "--topic", f"{stage.source}:0")[0]
-    _, between = stage.command("show")
-    assert 0 == run_service(stage.config)[0]
-    _, after = stage.command("show")
+    assert 0 == hourly.command("reset", "--to-offset", "7", "--topic", f"{hourly.source}:0")[0]
+    _, between = hourly.command("show")
+    assert 0 == run_service(hourly.config)[0]
+    _, after = hourly.command("show")
 
     assert 0 == code
     assert [(0, 10, 10), (0, 10, 10)] == [(each["since"], each["in"], each["out"]) for each in before["partitions"]]
-    assert all(each["committed_by"]["sink"] == stage.group for each in before["partitions"])
+    assert all(each["committed_by"]["sink"] == hourly.group for each in before["partitions"])
     assert (7, 7, 0, None) == tuple(
         between["partitions"][0][key] for key in ("current_offset", "since", "in", "committed_by")
     )
     assert (7, 3, 3) == tuple(after["partitions"][0][key] for key in ("since", "in", "out"))
-    assert 23 == len(read(stage.bootstrap, stage.group))
+    assert 23 == len(read(hourly.bootstrap, hourly.group))
 
 
-def test_a_running_service_is_noticed_although_it_is_idle(stage: Stage, tmp_path: Path) -> None:
+def test_a_running_service_is_noticed_although_it_is_idle(hourly: HourlySource, tmp_path: Path) -> None:
     """A reset is refused while the service runs, even if it is idle, because it renews an offset each second."""
-    with Running(stage.config) as stop:
-        until(lambda: stage.committed() == [10, 10], "the end of the source")
-        refused = [stage.command("reset", "--to-earliest") for _ in range(2)]
+    with Running(hourly.config) as stop:
+        until(lambda: hourly.committed() == [10, 10], "the end of the source")
+        refused = [hourly.command("reset", "--to-earliest") for _ in range(2)]
         files = json.dumps({"name": "files", "url": f"file://{tmp_path}"})
         moved = CliRunner().invoke(
-            main, ["offsets", "migrate", "-c", str(stage.file), "--from", "kafka", "--to", files]
+            main, ["offsets", "migrate", "-c", str(hourly.file), "--from", "kafka", "--to", files]
         )
-        assert [10, 10] == stage.committed()
+        assert [10, 10] == hourly.committed()
         assert 0 == stop()
-    code, found = stage.command("reset", "--to-earliest")
+    code, found = hourly.command("reset", "--to-earliest")
 
     for each in [*refused, (moved.exit_code, moved.stderr)]:
         assert 3 == each[0], each
         assert "is running: it committed" in each[1]
         assert "during the check: stop it, and try again" in each[1]
     assert (0, True) == (code, found["done"])
-    assert [0, 0] == stage.committed()
+    assert [0, 0] == hourly.committed()
 
 
 @pytest.mark.usefixtures("brief_looks")
-def test_a_transaction_that_a_crash_left_open(stage: Stage) -> None:
+def test_a_transaction_that_a_crash_left_open(hourly: HourlySource) -> None:
     """A reset fences a transaction left open by a crash, so that the transaction cannot replace the new offset."""
-    commit(stage.bootstrap, stage.group, {(stage.source, 0): 4, (stage.source, 1): 4})
-    identity = transactional_id(stage.group, Partition(stage.source, 0))
-    crashed = Producer({"bootstrap.servers": stage.bootstrap, "transactional.id": identity})
+    commit(hourly.bootstrap, hourly.group, {(hourly.source, 0): 4, (hourly.source, 1): 4})
+    identity = transactional_id(hourly.group, Partition(hourly.source, 0))
+    crashed = Producer({"bootstrap.servers": hourly.bootstrap, "transactional.id": identity})
     crashed.init_transactions(30)
     crashed.begin_transaction()
-    consumer = Consumer({"bootstrap.servers": stage.bootstrap, "group.id": stage.group})
+    consumer = Consumer({"bootstrap.servers": hourly.bootstrap, "group.id": hourly.group})
     metadata = consumer.consumer_group_metadata()
-    crashed.send_offsets_to_transaction([TopicPartition(stage.source, 0, 9)], metadata, 30)
+    crashed.send_offsets_to_transaction([TopicPartition(hourly.source, 0, 9)], metadata, 30)
 
-    code, found = stage.command("reset", "--to-offset", "2")
+    code, found = hourly.command("reset", "--to-offset", "2")
 
     assert (0, True) == (code, found["done"])
     with pytest.raises(Exception, match=r"(?i)fenced"):
         crashed.commit_transaction(30)
-    assert [2, 2] == stage.committed()
+    assert [2, 2] == hourly.committed()
 
 
-def test_what_cannot_be_set_changes_nothing(stage: Stage) -> None:
+def test_what_cannot_be_set_changes_nothing(hourly: HourlySource) -> None:
     """If one partition has no offset to shift, no other is shifted either."""
-    commit(stage.bootstrap, stage.group, {(stage.source, 0): 4})
+    commit(hourly.bootstrap, hourly.group, {(hourly.source, 0): 4})
 
-    code, found = stage.command("reset", "--shift-by", "1")
-    wrong = stage.command("reset", "--shift-by", "1", "--topic", f"{stage.source}:2")
+    code, found = hourly.command("reset", "--shift-by", "1")
+    wrong = hourly.command("reset", "--shift-by", "1", "--topic", f"{hourly.source}:2")
 
     assert (1, False) == (code, found["done"])
     assert "the group has no offset in this partition" == found["partitions"][1]["note"]
-    assert [4] == stage.committed()
+    assert [4] == hourly.committed()
     assert 2 == wrong[0]
-    assert f"--topic: {stage.source}-2 does not exist: {stage.source} has 2 partitions" in wrong[1]
+    assert f"--topic: {hourly.source}-2 does not exist: {hourly.source} has 2 partitions" in wrong[1]
 
 
 @pytest.mark.usefixtures("brief_looks")

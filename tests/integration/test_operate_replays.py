@@ -35,8 +35,8 @@ PAIRS = {"name": "delimited", "fields": ["a", "b"], "separator": ",", "output": 
 
 
 @dataclass
-class Stage:
-    """Topics with dead letters that a service with another parser wrote."""
+class RejectingService:
+    """A service whose parser rejects what a replay accepts, and its topics."""
 
     bootstrap: str
     source: str
@@ -77,8 +77,8 @@ class Stage:
         return read(self.bootstrap, topic or self.dead)
 
 
-def make(cluster: Cluster, topics: Topics, folder: Path) -> Stage:
-    return Stage(cluster.bootstrap, topics("raw", 3), topics("clean", 2), topics("dead", 2), folder)
+def make(cluster: Cluster, topics: Topics, folder: Path) -> RejectingService:
+    return RejectingService(cluster.bootstrap, topics("raw", 3), topics("clean", 2), topics("dead", 2), folder)
 
 
 def pair(number: int, partition: int = 0) -> Written:
@@ -91,15 +91,15 @@ def headers(record: Record) -> dict[str, bytes | None]:
 
 def test_a_replay_and_more_of_them(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
     """A replayed line arrives once, in its source's partition. Repeated failures are counted and finally parked."""
-    stage = make(broker, topics, tmp_path)
-    stage.serve([pair(n, n % 3) for n in range(9)] + [Written(b"rubbish", b"k", 1, BEGAN + 100)])
+    service = make(broker, topics, tmp_path)
+    service.serve([pair(n, n % 3) for n in range(9)] + [Written(b"rubbish", b"k", 1, BEGAN + 100)])
 
-    code, foreseen = stage.replay("--dry-run")
-    untouched = stage.lines(), len(stage.letters())
-    first, found = stage.replay("--attempts", "2")
-    lines = read(stage.bootstrap, stage.sink)
-    again = [stage.replay("--attempts", "2") for _ in range(3)]
-    (parked,) = stage.letters(f"{stage.dead}.parked")
+    code, foreseen = service.replay("--dry-run")
+    untouched = service.lines(), len(service.letters())
+    first, found = service.replay("--attempts", "2")
+    lines = read(service.bootstrap, service.sink)
+    again = [service.replay("--attempts", "2") for _ in range(3)]
+    (parked,) = service.letters(f"{service.dead}.parked")
 
     assert (1, {"no_marker": 10}, {"field_count": 1}, 9) == (
         code,
@@ -112,7 +112,7 @@ def test_a_replay_and_more_of_them(broker: Cluster, topics: Topics, tmp_path: Pa
     assert {(n % 3 % 2, b"x|%d" % n, b"k%d" % n, BEGAN + n) for n in range(9)} == {
         (each.partition, each.value, each.key, each.timestamp) for each in lines
     }
-    assert {b"%s-%d@%d" % (stage.source.encode(), n % 3, n // 3) for n in range(9)} == {
+    assert {b"%s-%d@%d" % (service.source.encode(), n % 3, n // 3) for n in range(9)} == {
         headers(each)["winnow.source"] for each in lines
     }
     assert "own" not in headers(lines[0])
@@ -124,72 +124,72 @@ def test_a_replay_and_more_of_them(broker: Cluster, topics: Topics, tmp_path: Pa
         parked.error_headers["offset"],
         parked.timestamp,
     )
-    assert 11 == len(stage.letters())
-    assert Counter({b"x|%d" % n: 1 for n in range(9)}) == stage.lines()
+    assert 11 == len(service.letters())
+    assert Counter({b"x|%d" % n: 1 for n in range(9)}) == service.lines()
 
 
 def test_choices_do_not_hide_what_they_leave(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
     """Dead letters left out by reason, time, limit or target remain for another replay."""
-    stage, other = make(broker, topics, tmp_path), topics("other")
-    stage.serve([pair(n, n % 3) for n in range(12)] + [Written(b"", None, 0, BEGAN + 50)])
+    service, other = make(broker, topics, tmp_path), topics("other")
+    service.serve([pair(n, n % 3) for n in range(12)] + [Written(b"", None, 0, BEGAN + 50)])
 
-    limited = stage.replay("--limit", "2")[1]
-    late = stage.replay("--since", "2025-10-09T08:53:20.010Z", "--reason", "no_marker")[1]
-    elsewhere = stage.replay("--into", other)[1]
-    rest = stage.replay("--until", "2025-10-09T08:53:20.012Z")[1]
+    limited = service.replay("--limit", "2")[1]
+    late = service.replay("--since", "2025-10-09T08:53:20.010Z", "--reason", "no_marker")[1]
+    elsewhere = service.replay("--into", other)[1]
+    rest = service.replay("--until", "2025-10-09T08:53:20.012Z")[1]
 
     assert (2, 2) == (limited["replayed"], limited["cleansed"])
     assert 2 == late["cleansed"]
     assert (12, 1) == (elsewhere["cleansed"], elsewhere["failed_again"])
     assert 8 == rest["cleansed"]
-    assert Counter({b"x|%d" % n: 1 for n in range(12)}) == stage.lines() == stage.lines(other)
+    assert Counter({b"x|%d" % n: 1 for n in range(12)}) == service.lines() == service.lines(other)
 
 
 def test_a_replay_that_is_killed(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
     """A killed replay resumes where it was, unhindered by its open transaction."""
-    stage = make(broker, topics, tmp_path)
-    stage.serve([pair(n, n % 3) for n in range(300)])
+    service = make(broker, topics, tmp_path)
+    service.serve([pair(n, n % 3) for n in range(300)])
 
     for _ in range(2):
-        before = stage.end()
-        with stage.process("--rate", "40") as process:
-            until(lambda before=before: stage.end() > before + 20, "lines")  # type: ignore[misc]  # mypy's own
+        before = service.end()
+        with service.process("--rate", "40") as process:
+            until(lambda before=before: service.end() > before + 20, "lines")  # type: ignore[misc]  # mypy's own
             process.kill()
-    code, found = stage.replay()
+    code, found = service.replay()
 
     assert 0 == code
     assert 0 < found["cleansed"] < 290
-    assert Counter({b"x|%d" % n: 1 for n in range(300)}) == stage.lines()
+    assert Counter({b"x|%d" % n: 1 for n in range(300)}) == service.lines()
 
 
 def test_two_replays_at_once(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
     """The later of two replays continues; the earlier one ends and says so. No line arrives twice."""
-    stage = make(broker, topics, tmp_path)
-    stage.serve([pair(n, n % 3) for n in range(200)])
+    service = make(broker, topics, tmp_path)
+    service.serve([pair(n, n % 3) for n in range(200)])
 
-    with stage.process("--rate", "2") as earlier:  # far from its end, however slowly the later one starts
-        until(lambda: stage.end() > 5, "lines")
-        code, found = stage.replay()
+    with service.process("--rate", "2") as earlier:  # far from its end, however slowly the later one starts
+        until(lambda: service.end() > 5, "lines")
+        code, found = service.replay()
         _, said = earlier.communicate(timeout=PATIENCE)
 
     assert 0 == code, found
     assert 3 == earlier.returncode, said
     assert "another replay" in said
-    assert Counter({b"x|%d" % n: 1 for n in range(200)}) == stage.lines()
+    assert Counter({b"x|%d" % n: 1 for n in range(200)}) == service.lines()
 
 
 def test_an_earlier_replay_that_replaces_its_producer(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
     """A slow commit replaces the producer. If another replay has worked meanwhile, the earlier one stops."""
-    stage = make(broker, topics, tmp_path)
-    tasks = KafkaTopics(AdminConnection({"bootstrap.servers": stage.bootstrap}))
+    service = make(broker, topics, tmp_path)
+    tasks = KafkaTopics(AdminConnection({"bootstrap.servers": service.bootstrap}))
     config = make_task_config(
-        group=f"{stage.sink}.dlq-replay",
-        kafka={"bootstrap.servers": stage.bootstrap},
-        sink=tasks.destination(stage.sink),
-        dead_letters=tasks.destination(stage.dead),
+        group=f"{service.sink}.dlq-replay",
+        kafka={"bootstrap.servers": service.bootstrap},
+        sink=tasks.destination(service.sink),
+        dead_letters=tasks.destination(service.dead),
     )
-    produce(stage.bootstrap, stage.dead, [pair(n) for n in range(9)])
-    place = Partition(stage.dead, 0)
+    produce(service.bootstrap, service.dead, [pair(n) for n in range(9)])
+    place = Partition(service.dead, 0)
     with closing(KafkaReplays(config)) as kafka, kafka.open([place], []) as ((_, earlier, _),):
         earlier.commit([], 3, "here")
         earlier._replace()  # no other replay exists
@@ -205,19 +205,19 @@ def test_an_earlier_replay_that_replaces_its_producer(broker: Cluster, topics: T
 
 def test_dead_letters_that_bear_the_time_of_writing(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
     """Each record becomes one line with its own timestamp, however many dead letters it has."""
-    stage = make(broker, topics, tmp_path)
-    alter(stage.bootstrap, stage.dead, message_timestamp_type="LogAppendTime")
-    stage.serve([pair(n) for n in range(4)])
-    commit(stage.bootstrap, stage.sink, {(stage.source, 0): 0})
-    stage.serve([])
+    service = make(broker, topics, tmp_path)
+    alter(service.bootstrap, service.dead, message_timestamp_type="LogAppendTime")
+    service.serve([pair(n) for n in range(4)])
+    commit(service.bootstrap, service.sink, {(service.source, 0): 0})
+    service.serve([])
 
-    code, found = stage.replay("--rate", "4")
+    code, found = service.replay("--rate", "4")
 
     assert (0, 4, 4) == (code, found["cleansed"], found["handled_before"])
     assert {(b"x|%d" % n, BEGAN + n) for n in range(4)} == {
-        (each.value, each.timestamp) for each in read(stage.bootstrap, stage.sink)
+        (each.value, each.timestamp) for each in read(service.bootstrap, service.sink)
     }
-    assert Counter({b"x|%d" % n: 1 for n in range(4)}) == stage.lines()
-    (topic_id,) = {headers(each)["__connect.errors.topic.id"] for each in stage.letters()}
-    topic = KafkaTopics(AdminConnection({"bootstrap.servers": stage.bootstrap})).source_topics([stage.source], None)
-    assert topic[stage.source].id.encode() == topic_id
+    assert Counter({b"x|%d" % n: 1 for n in range(4)}) == service.lines()
+    (topic_id,) = {headers(each)["__connect.errors.topic.id"] for each in service.letters()}
+    topic = KafkaTopics(AdminConnection({"bootstrap.servers": service.bootstrap})).source_topics([service.source], None)
+    assert topic[service.source].id.encode() == topic_id

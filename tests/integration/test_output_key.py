@@ -13,7 +13,7 @@ from app.kafka.backend import Backend
 from app.model import Guarantee, Partitioner
 from tests.conftest import Topics
 from tests.independent import Record, Written, cleanse, cleansed, line, produce, values
-from tests.integration.tasks import BOTH_BACKENDS, BOTH_GUARANTEES, make_stage
+from tests.integration.tasks import BOTH_BACKENDS, BOTH_GUARANTEES, make_pipeline
 
 SINKS = 5
 
@@ -66,38 +66,38 @@ def sorted_by_house(lines: Sequence[bytes | None]) -> dict[bytes, list[bytes]]:
 @BOTH_BACKENDS
 def test_lines_go_where_their_key_says(broker: Cluster, topics: Topics, guarantee: Guarantee, backend: Backend) -> None:
     """Each line is keyed by its house and in the partition of a Java producer; each house keeps its source order."""
-    stage = make_stage(
+    pipeline = make_pipeline(
         broker.bootstrap, topics, guarantee, sink=SINKS, sink_key="houseid", sink_partitioner=Partitioner.KEY
     )
-    stage.backend = backend
+    pipeline.backend = backend
     houses = [b"%d" % number**3 for number in range(97)] + ["ü €".encode()]
     choose = random.Random(12)
     good = [(number, choose.choice(houses)) for number in range(3_000) if number % 10]
     lines = [raw for each in good for raw in ([b"rubbish"] if each[0] % 10 == 1 else []) + [of_house(*each)]]
-    produce(broker.bootstrap, stage.source, [Written(each, b"source key") for each in lines])
+    produce(broker.bootstrap, pipeline.source, [Written(each, b"source key") for each in lines])
 
-    (receipt,) = stage.run().values()
+    (receipt,) = pipeline.run().values()
 
-    found = stage.cleansed()
+    found = pipeline.cleansed()
     assert (2_700, {"no_marker": 300}) == (receipt.out, dict(receipt.dead))
     assert [house(each) for each in found] == [each.key for each in found]
     assert [partition_of(each.key or b"") for each in found] == [each.partition for each in found]
     assert SINKS == len(Counter(each.partition for each in found))
     written = [cleansed(number).replace(b"238", houseid, 1) for number, houseid in good]
     assert sorted_by_house(written) == sorted_by_house(values(found))
-    assert {b"source key"} == {each.key for each in stage.dead_letters()}
+    assert {b"source key"} == {each.key for each in pipeline.dead_letters()}
 
 
 @BOTH_BACKENDS
 def test_a_key_alone_moves_no_line(broker: Cluster, topics: Topics, backend: Backend) -> None:
     """With a field as the key and the source's partitioner, source partition p still maps to p mod n, in order."""
-    stage = make_stage(broker.bootstrap, topics, source=2, sink=SINKS, sink_key="srcip")
-    stage.backend = backend
-    produce(broker.bootstrap, stage.source, [Written(line(number, 1), None, partition=1) for number in range(50)])
+    pipeline = make_pipeline(broker.bootstrap, topics, source=2, sink=SINKS, sink_key="srcip")
+    pipeline.backend = backend
+    produce(broker.bootstrap, pipeline.source, [Written(line(number, 1), None, partition=1) for number in range(50)])
 
-    stage.run()
+    pipeline.run()
 
-    found = stage.cleansed()
+    found = pipeline.cleansed()
     assert [(b"58.223.1.112", 1)] * 50 == [(each.key, each.partition) for each in found]
     assert [cleanse(line(number, 1)) for number in range(50)] == values(found)
 
@@ -105,14 +105,14 @@ def test_a_key_alone_moves_no_line(broker: Cluster, topics: Topics, backend: Bac
 @BOTH_BACKENDS
 def test_the_keys_of_records_can_say_where_lines_go(broker: Cluster, topics: Topics, backend: Backend) -> None:
     """An empty key is a key. Lines without a key are spread."""
-    stage = make_stage(broker.bootstrap, topics, sink=SINKS, sink_partitioner=Partitioner.KEY)
-    stage.backend = backend
+    pipeline = make_pipeline(broker.bootstrap, topics, sink=SINKS, sink_partitioner=Partitioner.KEY)
+    pipeline.backend = backend
     keys = [None, b"", b"k", b"\x00\xff|", b"a longer key than four bytes"]
-    produce(broker.bootstrap, stage.source, [Written(line(number), key) for number, key in enumerate(keys)])
+    produce(broker.bootstrap, pipeline.source, [Written(line(number), key) for number, key in enumerate(keys)])
 
-    stage.run()
+    pipeline.run()
 
-    found = {each.key: each.partition for each in stage.cleansed()}
+    found = {each.key: each.partition for each in pipeline.cleansed()}
     assert {key: partition_of(key) for key in keys if key is not None} == {
         key: partition for key, partition in found.items() if key is not None
     }
@@ -121,28 +121,28 @@ def test_the_keys_of_records_can_say_where_lines_go(broker: Cluster, topics: Top
 
 def test_a_compacted_sink_takes_lines_whose_records_have_no_key(broker: Cluster, topics: Topics) -> None:
     """A compacted sink accepts lines that have a key, even if their records do not."""
-    stage = make_stage(broker.bootstrap, topics, sink={"cleanup.policy": "compact"}, sink_key="houseid")
-    produce(broker.bootstrap, stage.source, [Written(line(0)), Written(b"rubbish", b"k")])
+    pipeline = make_pipeline(broker.bootstrap, topics, sink={"cleanup.policy": "compact"}, sink_key="houseid")
+    produce(broker.bootstrap, pipeline.source, [Written(line(0)), Written(b"rubbish", b"k")])
 
-    (receipt,) = stage.run().values()
+    (receipt,) = pipeline.run().values()
 
     assert (1, {"no_marker": 1}) == (receipt.out, dict(receipt.dead))
-    assert [b"238"] == [each.key for each in stage.cleansed()]
+    assert [b"238"] == [each.key for each in pipeline.cleansed()]
 
 
 @pytest.mark.parametrize("guarantee", list(Guarantee))
 def test_two_source_partitions_meet_in_one(broker: Cluster, topics: Topics, guarantee: Guarantee) -> None:
     """Lines of one house from two source partitions share a partition and keep each source's order."""
-    stage = make_stage(
+    pipeline = make_pipeline(
         broker.bootstrap, topics, guarantee, source=2, sink=SINKS, sink_key="houseid", sink_partitioner=Partitioner.KEY
     )
     sources = [[line(number, partition) for number in range(200)] for partition in range(2)]
     for partition, lines in enumerate(sources):
-        produce(broker.bootstrap, stage.source, [Written(each, partition=partition) for each in lines])
+        produce(broker.bootstrap, pipeline.source, [Written(each, partition=partition) for each in lines])
 
-    stage.run()
+    pipeline.run()
 
-    found = stage.cleansed()
+    found = pipeline.cleansed()
     assert {partition_of(b"238")} == {each.partition for each in found}
     for partition, lines in enumerate(sources):
         mark = b"http://x.cn/%d/" % partition

@@ -21,7 +21,7 @@ from tests.chaos.cluster import stopped
 from tests.conftest import QUICK_JAVA
 from tests.independent import Written, cleansed, committed, connect_again, line, produce, read, values
 from tests.integration.three_nodes.placed import COMPACTED, FRAGILE_NODE, create
-from tests.integration.writers import make_dead_letters, make_lines
+from tests.integration.writers import deliver, make_dead_letters, make_lines
 from tests.support.waiting import until
 
 RAW, CLEAN, DEAD = "pending.raw", "pending.clean", "pending.dead"
@@ -75,7 +75,7 @@ class Owner:
         self.send(0, BEFORE)
         self.writer.commit(BEFORE, "")
         self.send(BEFORE, AFTER)
-        assert 0 == self.writer._delivery.deliver_all(30)
+        deliver(self.writer)
         assert isinstance(self.offsets, KafkaGroupOffsets)
         self.offsets.save_in_transaction(self.client, self.partition, AFTER, "")
 
@@ -94,7 +94,7 @@ class Owner:
     def go_on(self) -> None:
         """Begin the next transaction, which will be aborted because its offset cannot be stored."""
         self.send(AFTER, END)
-        assert 0 == self.writer._delivery.deliver_all(60)
+        deliver(self.writer)
 
 
 @pytest.fixture(scope="module")

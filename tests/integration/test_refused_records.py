@@ -15,7 +15,7 @@ from app.model import Guarantee, Outcome, Partition, Receipt
 from tests.conftest import Topics
 from tests.independent import Record, Written, cleansed, line, produce, values
 from tests.integration.service import Winnow, settings
-from tests.integration.tasks import BOTH_BACKENDS, BOTH_GUARANTEES, LARGE, Stage, alter, make_stage, noise
+from tests.integration.tasks import BOTH_BACKENDS, BOTH_GUARANTEES, LARGE, Pipeline, alter, make_pipeline, noise
 from tests.support.waiting import PATIENCE
 
 HOUR = 3_600_000
@@ -28,10 +28,10 @@ def now() -> int:
     return int(time.time() * 1000)
 
 
-def check_one_refused(stage: Stage, receipt: Receipt, record: Written, words: str) -> None:
+def check_one_refused(pipeline: Pipeline, receipt: Receipt, record: Written, words: str) -> None:
     """Require that the second of three records is a dead letter with its reason, and that the others are cleansed."""
-    assert [cleansed(0), cleansed(2)] == list(dict.fromkeys(values(stage.cleansed())))
-    (dead_letter,) = stage.dead_letters()
+    assert [cleansed(0), cleansed(2)] == list(dict.fromkeys(values(pipeline.cleansed())))
+    (dead_letter,) = pipeline.dead_letters()
     headers = dead_letter.error_headers
     assert (record.key, record.value) == (dead_letter.key, dead_letter.value)
     assert ("refused", str(record.timestamp)) == (headers["exception.class.name"], headers["timestamp"])
@@ -43,13 +43,13 @@ def check_one_refused(stage: Stage, receipt: Receipt, record: Written, words: st
 @BOTH_GUARANTEES
 def test_a_reject_beyond_the_limit_before_compression(broker: Cluster, topics: Topics, guarantee: Guarantee) -> None:
     """5 MB that would compress well exceed librdkafka's limit, so they are cut."""
-    stage = make_stage(broker.bootstrap, topics, guarantee, source=HUGE)
-    produce(broker.bootstrap, stage.source, [Written(line(0)), Written(b"again and " * 500_000), Written(line(2))])
+    pipeline = make_pipeline(broker.bootstrap, topics, guarantee, source=HUGE)
+    produce(broker.bootstrap, pipeline.source, [Written(line(0)), Written(b"again and " * 500_000), Written(line(2))])
 
-    (receipt,) = stage.run(seconds=PATIENCE).values()
+    (receipt,) = pipeline.run(seconds=PATIENCE).values()
 
-    assert [cleansed(0), cleansed(2)] == values(stage.cleansed())
-    (dead_letter,) = stage.dead_letters()
+    assert [cleansed(0), cleansed(2)] == values(pipeline.cleansed())
+    (dead_letter,) = pipeline.dead_letters()
     assert "cut from 5000000 bytes" in dead_letter.error_headers["exception.message"]
     assert (Outcome.DONE, 0) == (receipt.outcome, receipt.reopened)
 
@@ -58,15 +58,15 @@ def test_a_reject_beyond_the_limit_before_compression(broker: Cluster, topics: T
 def test_a_reject_that_is_stored_uncompressed(broker: Cluster, topics: Topics, where: str) -> None:
     """2 MB are cut if the producer does not compress them, or if the broker decompresses them."""
     dead = {"compression.type": "uncompressed"} if where == "topic" else {}
-    stage = make_stage(broker.bootstrap, topics, source=LARGE, dead=dead)
+    pipeline = make_pipeline(broker.bootstrap, topics, source=LARGE, dead=dead)
     if where == "producer":
-        stage.changes["kafka"] = {"bootstrap.servers": broker.bootstrap, "compression.type": "none"}
-    produce(broker.bootstrap, stage.source, [Written(line(0)), Written(b"again and " * 200_000), Written(line(2))])
+        pipeline.changes["kafka"] = {"bootstrap.servers": broker.bootstrap, "compression.type": "none"}
+    produce(broker.bootstrap, pipeline.source, [Written(line(0)), Written(b"again and " * 200_000), Written(line(2))])
 
-    (receipt,) = stage.run(seconds=PATIENCE).values()
+    (receipt,) = pipeline.run(seconds=PATIENCE).values()
 
-    assert [cleansed(0), cleansed(2)] == values(stage.cleansed())
-    (dead_letter,) = stage.dead_letters()
+    assert [cleansed(0), cleansed(2)] == values(pipeline.cleansed())
+    (dead_letter,) = pipeline.dead_letters()
     assert "cut from 2000000 bytes" in dead_letter.error_headers["exception.message"]
     assert (Outcome.DONE, 0) == (receipt.outcome, receipt.reopened)
 
@@ -78,26 +78,28 @@ def test_a_timestamp_that_the_sink_refuses(
 ) -> None:
     """Kafka 4 rejects timestamps more than an hour in the future, and a topic may also limit the past."""
     sink = {"message.timestamp.before.max.ms": str(HOUR)} if side == "before" else {}
-    stage = make_stage(broker.bootstrap, topics, guarantee, source=ANY_TIME, sink=sink, dead=sink)
+    pipeline = make_pipeline(broker.bootstrap, topics, guarantee, source=ANY_TIME, sink=sink, dead=sink)
     times = [now(), now() + hours * HOUR, now()]
     records = [Written(line(n), b"k", timestamp=at) for n, at in enumerate(times)]
-    produce(broker.bootstrap, stage.source, records)
+    produce(broker.bootstrap, pipeline.source, records)
 
-    (receipt,) = stage.run(seconds=PATIENCE).values()
+    (receipt,) = pipeline.run(seconds=PATIENCE).values()
 
-    check_one_refused(stage, receipt, records[1], f"message.timestamp.{side}.max.ms=3600000")
+    check_one_refused(pipeline, receipt, records[1], f"message.timestamp.{side}.max.ms=3600000")
     assert 0 == receipt.reopened
 
 
 def test_a_reject_whose_timestamp_the_dead_letter_topic_refuses(broker: Cluster, topics: Topics) -> None:
     """Such a reject keeps its reason and gets the time of writing. Its own timestamp becomes a header."""
-    stage = make_stage(broker.bootstrap, topics, source=ANY_TIME)
+    pipeline = make_pipeline(broker.bootstrap, topics, source=ANY_TIME)
     future = now() + 2 * HOUR
-    produce(broker.bootstrap, stage.source, [Written(b"rubbish", timestamp=future), Written(b"rubbish", timestamp=7)])
+    produce(
+        broker.bootstrap, pipeline.source, [Written(b"rubbish", timestamp=future), Written(b"rubbish", timestamp=7)]
+    )
 
-    (receipt,) = stage.run(seconds=PATIENCE).values()
+    (receipt,) = pipeline.run(seconds=PATIENCE).values()
 
-    first, second = stage.dead_letters()
+    first, second = pipeline.dead_letters()
     assert abs(first.timestamp - now()) < 120_000
     assert str(future) == first.error_headers["timestamp"]
     assert (7, None) == (second.timestamp, second.error_headers.get("timestamp"))
@@ -107,13 +109,13 @@ def test_a_reject_whose_timestamp_the_dead_letter_topic_refuses(broker: Cluster,
 @BOTH_GUARANTEES
 def test_a_compacted_sink(broker: Cluster, topics: Topics, guarantee: Guarantee) -> None:
     """A line without a key becomes a dead letter; lines with a key pass, even an empty one."""
-    stage = make_stage(broker.bootstrap, topics, guarantee, sink={"cleanup.policy": "compact"})
+    pipeline = make_pipeline(broker.bootstrap, topics, guarantee, sink={"cleanup.policy": "compact"})
     records = [Written(line(n), key, timestamp=now()) for n, key in enumerate([b"k", None, b""])]
-    produce(broker.bootstrap, stage.source, records)
+    produce(broker.bootstrap, pipeline.source, records)
 
-    (receipt,) = stage.run(seconds=PATIENCE).values()
+    (receipt,) = pipeline.run(seconds=PATIENCE).values()
 
-    check_one_refused(stage, receipt, records[1], "the line has no key; the sink's cleanup.policy is compact")
+    check_one_refused(pipeline, receipt, records[1], "the line has no key; the sink's cleanup.policy is compact")
     assert 0 == receipt.reopened
 
 
@@ -131,11 +133,11 @@ def test_a_record_that_is_refused_for_an_unknown_reason(
     broker: Cluster, topics: Topics, guarantee: Guarantee, backend: Backend, what: str
 ) -> None:
     """If only the broker knows the reason, the record is found among a thousand, and only it is a dead letter."""
-    stage = make_stage(broker.bootstrap, topics, guarantee, source=2, sink=2)
-    stage.backend = backend
-    stage.keep_plan()
+    pipeline = make_pipeline(broker.bootstrap, topics, guarantee, source=2, sink=2)
+    pipeline.backend = backend
+    pipeline.keep_plan()
     settings, words = UNKNOWN[what]
-    alter(broker.bootstrap, stage.sink, **settings)
+    alter(broker.bootstrap, pipeline.sink, **settings)
     bad = {
         "size": Written(line(613).replace(b"http://x.cn/", noise(5_000)), b"k", timestamp=now()),
         "future": Written(line(613), b"k", timestamp=now() + HOUR // 2),
@@ -143,15 +145,15 @@ def test_a_record_that_is_refused_for_an_unknown_reason(
     records = [Written(line(n), b"k", timestamp=now()) for n in range(1_000)]
     records[613] = bad
     # In small batches, because the size limit applies to whole batches.
-    stage.changes["kafka"] = {"bootstrap.servers": broker.bootstrap, "batch.size": "2000"}
-    produce(broker.bootstrap, stage.source, [*records, Written(line(5), b"k", 1, now())])
+    pipeline.changes["kafka"] = {"bootstrap.servers": broker.bootstrap, "batch.size": "2000"}
+    produce(broker.bootstrap, pipeline.source, [*records, Written(line(5), b"k", 1, now())])
 
-    first, second = stage.run(seconds=PATIENCE).values()
+    first, second = pipeline.run(seconds=PATIENCE).values()
 
     good = [cleansed(n) for n in range(1_000) if n != 613]
-    found = [record.value for record in stage.cleansed() if record.partition == 0]
+    found = [record.value for record in pipeline.cleansed() if record.partition == 0]
     assert good == found if guarantee is Guarantee.EXACTLY_ONCE else set(good) == set(found)
-    (dead_letter,) = stage.dead_letters()
+    (dead_letter,) = pipeline.dead_letters()
     assert bad[:2] == (dead_letter.value, dead_letter.key)
     headers = dead_letter.error_headers
     assert ("refused", "613") == (headers["exception.class.name"], headers["offset"])
@@ -167,20 +169,20 @@ def test_a_record_that_is_refused_for_an_unknown_reason(
 
 def test_many_refused_records_in_a_row(broker: Cluster, topics: Topics) -> None:
     """Many refused records in a row make steady progress, whatever surrounds them."""
-    stage = make_stage(broker.bootstrap, topics, source=ANY_TIME)
-    stage.keep_plan()
-    alter(broker.bootstrap, stage.sink, message_timestamp_after_max_ms=1_000)
+    pipeline = make_pipeline(broker.bootstrap, topics, source=ANY_TIME)
+    pipeline.keep_plan()
+    alter(broker.bootstrap, pipeline.sink, message_timestamp_after_max_ms=1_000)
     bad = range(100, 120)
     produce(
         broker.bootstrap,
-        stage.source,
+        pipeline.source,
         [Written(line(n), b"k", timestamp=now() + (HOUR // 2 if n in bad else 0)) for n in range(300)],
     )
 
-    (receipt,) = stage.run(seconds=PATIENCE).values()
+    (receipt,) = pipeline.run(seconds=PATIENCE).values()
 
-    assert [cleansed(n) for n in range(300) if n not in bad] == values(stage.cleansed())
-    assert [line(n) for n in bad] == values(stage.dead_letters())
+    assert [cleansed(n) for n in range(300) if n not in bad] == values(pipeline.cleansed())
+    assert [line(n) for n in bad] == values(pipeline.dead_letters())
     assert ({"refused": len(bad)}, Outcome.DONE) == (receipt.dead, receipt.outcome)
 
 
@@ -191,25 +193,25 @@ TINY = {"max.message.bytes": "100"}
 @BOTH_GUARANTEES
 def test_a_record_that_the_dead_letter_topic_refuses_too(broker: Cluster, topics: Topics, guarantee: Guarantee) -> None:
     """The partition is blocked with the broker's message and a cure until the topic is fixed. Others continue."""
-    stage = make_stage(broker.bootstrap, topics, guarantee, source=2, sink=2, dead=TINY)
-    produce(broker.bootstrap, stage.source, [Written(each) for each in (line(0), b"rubbish", line(2))])
-    produce(broker.bootstrap, stage.source, [Written(line(n), partition=1) for n in range(3, 9)])
+    pipeline = make_pipeline(broker.bootstrap, topics, guarantee, source=2, sink=2, dead=TINY)
+    produce(broker.bootstrap, pipeline.source, [Written(each) for each in (line(0), b"rubbish", line(2))])
+    produce(broker.bootstrap, pipeline.source, [Written(line(n), partition=1) for n in range(3, 9)])
 
-    receipts = stage.run(seconds=PATIENCE)
+    receipts = pipeline.run(seconds=PATIENCE)
 
-    blocked, other = (receipts[Partition(stage.source, number)] for number in (0, 1))
+    blocked, other = (receipts[Partition(pipeline.source, number)] for number in (0, 1))
     assert (Outcome.BLOCKED, 1, {}) == (blocked.outcome, blocked.end, blocked.dead)
     assert "Message size too large" in blocked.error
     assert "max.message.bytes" in blocked.cure
     assert "winnow offsets reset" in blocked.cure
     assert (Outcome.DONE, 6) == (other.outcome, other.out)
-    alter(broker.bootstrap, stage.dead, max_message_bytes=1_000_000)
+    alter(broker.bootstrap, pipeline.dead, max_message_bytes=1_000_000)
 
-    stage.run(seconds=PATIENCE)
+    pipeline.run(seconds=PATIENCE)
 
-    assert Counter(cleansed(n) for n in (0, *range(2, 9))).keys() == set(values(stage.cleansed()))
-    assert [b"rubbish"] == values(stage.dead_letters())
-    assert [] == [each for each in stage.lag().values() if each]
+    assert Counter(cleansed(n) for n in (0, *range(2, 9))).keys() == set(values(pipeline.cleansed()))
+    assert [b"rubbish"] == values(pipeline.dead_letters())
+    assert [] == [each for each in pipeline.lag().values() if each]
 
 
 def reasons(records: list[Record]) -> list[str]:
@@ -218,10 +220,12 @@ def reasons(records: list[Record]) -> list[str]:
 
 def test_until_end_ends_whatever_is_refused(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
     """`--until-end` exits with 1 and names the blocked partition, and with 0 once the topic is fixed."""
-    stage = make_stage(broker.bootstrap, topics, source=2, sink=2, dead=TINY)
-    produce(broker.bootstrap, stage.source, [Written(each) for each in (line(0), b"rubbish", line(2))])
-    produce(broker.bootstrap, stage.source, [Written(line(n), partition=1) for n in range(3, 9)])
-    config = settings(broker.bootstrap, group=stage.group, sources=[stage.source], sink=stage.sink, dead=stage.dead)
+    pipeline = make_pipeline(broker.bootstrap, topics, source=2, sink=2, dead=TINY)
+    produce(broker.bootstrap, pipeline.source, [Written(each) for each in (line(0), b"rubbish", line(2))])
+    produce(broker.bootstrap, pipeline.source, [Written(line(n), partition=1) for n in range(3, 9)])
+    config = settings(
+        broker.bootstrap, group=pipeline.group, sources=[pipeline.source], sink=pipeline.sink, dead=pipeline.dead
+    )
 
     with Winnow(config, tmp_path, "--until-end") as winnow:
         assert 1 == winnow.code()
@@ -230,11 +234,11 @@ def test_until_end_ends_whatever_is_refused(broker: Cluster, topics: Topics, tmp
     assert 0 == blocked["partition"]
     assert "Message size too large" in str(blocked)
     assert "winnow offsets reset" in str(blocked)
-    assert Counter(map(cleansed, (0, *range(3, 9)))) == Counter(values(stage.cleansed()))
-    alter(broker.bootstrap, stage.dead, max_message_bytes=1_000_000)
+    assert Counter(map(cleansed, (0, *range(3, 9)))) == Counter(values(pipeline.cleansed()))
+    alter(broker.bootstrap, pipeline.dead, max_message_bytes=1_000_000)
 
     with Winnow(config, tmp_path, "--until-end") as winnow:
         assert 0 == winnow.code()
 
-    assert Counter(map(cleansed, (0, *range(2, 9)))) == Counter(values(stage.cleansed()))
-    assert ["no_marker"] == reasons(stage.dead_letters())
+    assert Counter(map(cleansed, (0, *range(2, 9)))) == Counter(values(pipeline.cleansed()))
+    assert ["no_marker"] == reasons(pipeline.dead_letters())

@@ -11,7 +11,7 @@ from app.model import CommittedOffset, Partition
 from app.offsets.contract import StoreContext
 from tests.conftest import Topics
 from tests.independent import cleansed, values
-from tests.integration.tasks import Stage, make_stage
+from tests.integration.tasks import Pipeline, make_pipeline
 
 RECORDS = 10
 
@@ -19,8 +19,8 @@ RECORDS = 10
 class Interleaved(KafkaGroupOffsets):
     """A store in which something happens right after a read."""
 
-    def __init__(self, stage: Stage, then: Callable[[], object]) -> None:
-        super().__init__(StoreContext(stage.group, {"bootstrap.servers": stage.bootstrap}))
+    def __init__(self, pipeline: Pipeline, then: Callable[[], object]) -> None:
+        super().__init__(StoreContext(pipeline.group, {"bootstrap.servers": pipeline.bootstrap}))
         self._then = then
 
     def load(self, partitions: Iterable[Partition], *, stable: bool) -> Mapping[Partition, CommittedOffset]:
@@ -29,27 +29,27 @@ class Interleaved(KafkaGroupOffsets):
         return found
 
 
-def renew(stage: Stage, then: Callable[[], object] = lambda: None) -> None:
+def renew(pipeline: Pipeline, then: Callable[[], object] = lambda: None) -> None:
     """Renew the offset of the first partition."""
     fence, partition = (
-        KafkaFence({"bootstrap.servers": stage.bootstrap}, stage.group, 60, stage.dead),
-        Partition(stage.source, 0),
+        KafkaFence({"bootstrap.servers": pipeline.bootstrap}, pipeline.group, 60, pipeline.dead),
+        Partition(pipeline.source, 0),
     )
-    store = Interleaved(stage, then)
+    store = Interleaved(pipeline, then)
     assert {partition} == fence.renew([partition], store)
     store.close()
 
 
 def test_a_renewal_changes_nothing(broker: Cluster, topics: Topics) -> None:
     """A renewal keeps offset and metadata, and a task continues from there."""
-    stage = make_stage(broker.bootstrap, topics)
-    stage.fill(RECORDS)
-    stage.run()
-    store = KafkaGroupOffsets(StoreContext(stage.group, {"bootstrap.servers": stage.bootstrap}))
-    partition = Partition(stage.source, 0)
+    pipeline = make_pipeline(broker.bootstrap, topics)
+    pipeline.fill(RECORDS)
+    pipeline.run()
+    store = KafkaGroupOffsets(StoreContext(pipeline.group, {"bootstrap.servers": pipeline.bootstrap}))
+    partition = Partition(pipeline.source, 0)
     before = store.load([partition], stable=True)
 
-    renew(stage)
+    renew(pipeline)
 
     assert before == store.load([partition], stable=True)
     store.close()
@@ -57,11 +57,11 @@ def test_a_renewal_changes_nothing(broker: Cluster, topics: Topics) -> None:
 
 def test_an_owner_that_commits_in_between_keeps_its_offset(broker: Cluster, topics: Topics) -> None:
     """An owner's commit between the driver's read and its commit stands."""
-    stage = make_stage(broker.bootstrap, topics)
-    stage.commit({(stage.source, 0): 0})
-    stage.fill(RECORDS)
+    pipeline = make_pipeline(broker.bootstrap, topics)
+    pipeline.commit({(pipeline.source, 0): 0})
+    pipeline.fill(RECORDS)
 
-    renew(stage, then=stage.run)
+    renew(pipeline, then=pipeline.run)
 
-    assert {(stage.source, 0): RECORDS} == stage.committed()
-    assert [cleansed(n) for n in range(RECORDS)] == values(stage.cleansed())
+    assert {(pipeline.source, 0): RECORDS} == pipeline.committed()
+    assert [cleansed(n) for n in range(RECORDS)] == values(pipeline.cleansed())

@@ -23,7 +23,7 @@ SLICE = 25_000
 PARTITIONS = 4
 
 
-class Gate:
+class Slices:
     """Releases records to the source topic in slices, so that some flow whenever a worker is killed."""
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ def test_workers_are_killed(broker: Cluster, topics: Topics, tmp_path: Path, lon
     recipe = Recipe(partitions=PARTITIONS, count=kills * SLICE, bad=0.02, enveloped=0.1)
     seed = int(os.environ.get("KILLS_SEED", random.randrange(1 << 32)))
     print(f"to kill at the same moments again: KILLS_SEED={seed}")
-    dice, gate = random.Random(seed), Gate()
+    dice, gate = random.Random(seed), Slices()
     source, sink, dead = topics("raw", PARTITIONS), topics("clean", PARTITIONS), topics("dead")
     config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead)
     config["source"]["format"] = "auto"

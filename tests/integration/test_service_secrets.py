@@ -186,7 +186,7 @@ def test_no_secret_is_seen_while_everything_is_said_and_much_fails(
         until(lambda: placed(guarded) > RECORDS + 1, "it goes on")
         seen = canaries.among(
             [
-                *processes(service._process.pid),
+                *processes(service.pid),
                 *spark_pages(config["spark"]["spark.ui.port"]),
                 *((path, asked(url + path)) for path in ("", "metrics", "api/status")),
             ]
@@ -206,7 +206,7 @@ def test_no_secret_is_seen_while_everything_is_said_and_much_fails(
 
 
 def service_environment(service: WinnowOnSpark) -> dict[str, str]:
-    pairs = Path(f"/proc/{service._process.pid}/environ").read_text().split("\0")
+    pairs = Path(f"/proc/{service.pid}/environ").read_text().split("\0")
     return dict(pair.partition("=")[::2] for pair in pairs)
 
 

@@ -14,7 +14,7 @@ from app.model import Guarantee, OffsetRange, Outcome, Partition
 from tests import independent
 from tests.conftest import QUICK_JAVA, Topics
 from tests.independent import Written, amiss, line, produce, values
-from tests.integration.tasks import BOTH_BACKENDS, BOTH_GUARANTEES, PLACEHOLDER, Stage, make_stage
+from tests.integration.tasks import BOTH_BACKENDS, BOTH_GUARANTEES, PLACEHOLDER, Pipeline, make_pipeline
 from tests.support.waiting import until
 
 
@@ -25,12 +25,12 @@ def centre() -> Iterator[Broker]:
         yield broker
 
 
-def apart(broker: Cluster, centre: Broker, topics: Topics, guarantee: Guarantee, backend: Backend) -> Stage:
-    """Make a stage whose source has two partitions on one cluster; sink, dead letters and offsets are on the other."""
-    stage = make_stage(broker.bootstrap, topics, guarantee, source=2)
-    for topic in (stage.sink, stage.dead, PLACEHOLDER.format(topic=stage.source)):
+def apart(broker: Cluster, centre: Broker, topics: Topics, guarantee: Guarantee, backend: Backend) -> Pipeline:
+    """Make a pipeline whose source has two partitions on one cluster; sink, dead letters and offsets are on the other."""
+    pipeline = make_pipeline(broker.bootstrap, topics, guarantee, source=2)
+    for topic in (pipeline.sink, pipeline.dead, PLACEHOLDER.format(topic=pipeline.source)):
         centre.create_topic(topic, 2)
-    return replace(stage, centre=centre.bootstrap, backend=backend)
+    return replace(pipeline, centre=centre.bootstrap, backend=backend)
 
 
 @BOTH_GUARANTEES
@@ -39,38 +39,38 @@ def test_a_task_goes_on_where_another_ended(
     broker: Cluster, centre: Broker, topics: Topics, guarantee: Guarantee, backend: Backend
 ) -> None:
     """Output, dead letters and offsets are on the sink's cluster, each record once; the source's is unchanged."""
-    stage = apart(broker, centre, topics, guarantee, backend)
+    pipeline = apart(broker, centre, topics, guarantee, backend)
     for begin in (0, 50):
         lines = [Written(line(n, p), None, p) for n in range(begin, begin + 50) for p in range(2)]
-        produce(broker.bootstrap, stage.source, [*lines, Written(b"rubbish %d" % begin)])
-        stage.run()
+        produce(broker.bootstrap, pipeline.source, [*lines, Written(b"rubbish %d" % begin)])
+        pipeline.run()
 
-    assert {} == amiss({0: 100, 1: 100}, stage.cleansed())
-    assert [b"rubbish 0", b"rubbish 50"] == values(stage.dead_letters())
-    assert {(stage.source, 0): 102, (stage.source, 1): 100} == stage.committed()
-    assert {} == independent.committed(broker.bootstrap, stage.group, stage.source)
-    assert [] == independent.read(broker.bootstrap, stage.sink)
+    assert {} == amiss({0: 100, 1: 100}, pipeline.cleansed())
+    assert [b"rubbish 0", b"rubbish 50"] == values(pipeline.dead_letters())
+    assert {(pipeline.source, 0): 102, (pipeline.source, 1): 100} == pipeline.committed()
+    assert {} == independent.committed(broker.bootstrap, pipeline.group, pipeline.source)
+    assert [] == independent.read(broker.bootstrap, pipeline.sink)
 
 
 @BOTH_BACKENDS
 def test_the_fence_is_on_the_sinks_cluster(broker: Cluster, centre: Broker, topics: Topics, backend: Backend) -> None:
     """A fence on the sink's cluster ends a task and its transaction. On the source's cluster it has no effect."""
-    stage = apart(broker, centre, topics, Guarantee.EXACTLY_ONCE, backend)
-    produce(broker.bootstrap, stage.source, [Written(line(n)) for n in range(50)])
+    pipeline = apart(broker, centre, topics, Guarantee.EXACTLY_ONCE, backend)
+    produce(broker.bootstrap, pipeline.source, [Written(line(n)) for n in range(50)])
     here, there = (
-        KafkaFence({"bootstrap.servers": at}, stage.group, 60, stage.dead)
+        KafkaFence({"bootstrap.servers": at}, pipeline.group, 60, pipeline.dead)
         for at in (broker.bootstrap, centre.bootstrap)
     )
 
-    with stage.running(*(OffsetRange(Partition(stage.source, number), None, 0) for number in range(2))) as task:
-        until(lambda: stage.lag()[stage.source, 0] == 0, "the first lines")
-        here.fence([Partition(stage.source, number) for number in range(2)])
-        produce(broker.bootstrap, stage.source, [Written(line(50))])
-        until(lambda: stage.committed()[stage.source, 0] == 51, "a line after a fence that reaches nobody")
-        there.fence([Partition(stage.source, 0)])
+    with pipeline.running(*(OffsetRange(Partition(pipeline.source, number), None, 0) for number in range(2))) as task:
+        until(lambda: pipeline.lag()[pipeline.source, 0] == 0, "the first lines")
+        here.fence([Partition(pipeline.source, number) for number in range(2)])
+        produce(broker.bootstrap, pipeline.source, [Written(line(50))])
+        until(lambda: pipeline.committed()[pipeline.source, 0] == 51, "a line after a fence that reaches nobody")
+        there.fence([Partition(pipeline.source, 0)])
         assert task.ended(60)
 
-    assert Outcome.FENCED is task.receipts[Partition(stage.source, 0)].outcome
-    produce(broker.bootstrap, stage.source, [Written(line(51))])
-    stage.run()
-    assert {} == amiss({0: 52}, stage.cleansed())
+    assert Outcome.FENCED is task.receipts[Partition(pipeline.source, 0)].outcome
+    produce(broker.bootstrap, pipeline.source, [Written(line(51))])
+    pipeline.run()
+    assert {} == amiss({0: 52}, pipeline.cleansed())

@@ -148,7 +148,7 @@ DAMAGES: dict[str, tuple[Damage, dict[str, int]]] = {
 }
 
 
-class Stage:
+class Outputs:
     """A pair of topics, and a transactional producer in the role of the service."""
 
     def __init__(self, broker: Cluster, topics: Topics) -> None:
@@ -180,63 +180,63 @@ class Stage:
 
 
 @pytest.fixture
-def stage(broker: Cluster, topics: Topics) -> Stage:
-    """Return an empty stage."""
-    return Stage(broker, topics)
+def outputs(broker: Cluster, topics: Topics) -> Outputs:
+    """Return empty topics."""
+    return Outputs(broker, topics)
 
 
 @pytest.mark.parametrize("name", DAMAGES)
-def test_damage_is_found(stage: Stage, name: str) -> None:
+def test_damage_is_found(outputs: Outputs, name: str) -> None:
     """The result names exactly the planted damage."""
     damage, faults = DAMAGES[name]
     records = planted()
     damage(records)
-    stage.write(records)
-    stage.producer.commit_transaction(30)
+    outputs.write(records)
+    outputs.producer.commit_transaction(30)
 
-    result = stage.result()
+    result = outputs.result()
 
     assert faults == result.faults
     assert result.ok == (not faults)
 
 
-def test_counts(stage: Stage) -> None:
+def test_counts(outputs: Outputs) -> None:
     """The result counts records read, written and dead, and the dead by reason."""
-    stage.write(planted())
-    stage.producer.commit_transaction(30)
+    outputs.write(planted())
+    outputs.producer.commit_transaction(30)
 
-    result = stage.result()
+    result = outputs.result()
 
     reasons = [line.reason for partition in range(3) for line in RECIPE.lines(partition) if line.reason]
     assert (3_000, 3_000 - len(reasons), len(reasons)) == (result.records_in, result.out, result.dead)
     assert {reason: reasons.count(reason) for reason in reasons} == result.dead_by_reason
 
 
-def test_reads_while_the_service_writes(stage: Stage) -> None:
+def test_reads_while_the_service_writes(outputs: Outputs) -> None:
     """A verification that polls between two transactions counts the committed records and ends correctly."""
     records = planted()
-    with stage.verification() as verification:
-        stage.write(records[:1_000])
-        stage.producer.commit_transaction(30)
+    with outputs.verification() as verification:
+        outputs.write(records[:1_000])
+        outputs.producer.commit_transaction(30)
         while verification.result().lost > 2_000:
             verification.poll()
-        stage.write(records[1_000:])
-        stage.producer.commit_transaction(30)
+        outputs.write(records[1_000:])
+        outputs.producer.commit_transaction(30)
 
         assert verification.finish().ok
 
 
-def test_reads_in_the_background(stage: Stage) -> None:
+def test_reads_in_the_background(outputs: Outputs) -> None:
     """A separate process counts the records and sends its result once the caller reports that all are written."""
     records = planted()
-    names = Names(SOURCE, stage.names["sink"], stage.names["dead"])
-    with BackgroundVerification(stage.bootstrap, RECIPE, names) as verification:
-        stage.write(records[:1_000])
-        stage.producer.commit_transaction(30)
+    names = Names(SOURCE, outputs.names["sink"], outputs.names["dead"])
+    with BackgroundVerification(outputs.bootstrap, RECIPE, names) as verification:
+        outputs.write(records[:1_000])
+        outputs.producer.commit_transaction(30)
         while (result := verification.latest(0.1)) is None or result.lost > 2_000:
             pass
-        stage.write(records[1_000:])
-        stage.producer.commit_transaction(30)
+        outputs.write(records[1_000:])
+        outputs.producer.commit_transaction(30)
         verification.finish()
         while not verification.done:
             result = verification.latest(0.1)
@@ -272,22 +272,22 @@ def test_survives_a_restart() -> None:
             assert verification.finish().ok
 
 
-def test_aborted_records_count_as_lost(stage: Stage) -> None:
+def test_aborted_records_count_as_lost(outputs: Outputs) -> None:
     """Records of an aborted transaction count as lost."""
     records = planted()
-    stage.write(records)
-    stage.producer.abort_transaction(30)
-    stage.write(records[10:])
-    stage.producer.commit_transaction(30)
+    outputs.write(records)
+    outputs.producer.abort_transaction(30)
+    outputs.write(records[10:])
+    outputs.producer.commit_transaction(30)
 
-    assert {"lost": 10} == stage.result().faults
+    assert {"lost": 10} == outputs.result().faults
 
 
-def test_an_open_transaction_is_reported(stage: Stage) -> None:
+def test_an_open_transaction_is_reported(outputs: Outputs) -> None:
     """If a transaction was left open, the result counts the records that readers cannot reach."""
-    stage.write(planted())
+    outputs.write(planted())
 
-    result = stage.result(timeout=1)
+    result = outputs.result(timeout=1)
 
     assert {"lost": 3_000, "held_back": 3_000} == result.faults
 

@@ -39,14 +39,14 @@ class TokenServer:
         """How many tokens were issued."""
         owner = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class TokenHandler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 owner.answer(self)
 
             def log_message(self, *_: object) -> None:
                 """Print nothing."""
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), TokenHandler)
         self._mute = socket.create_server(("127.0.0.1", 0))
         self.silence = f"http://127.0.0.1:{self._mute.getsockname()[1]}/token"
         """A port that accepts connections and never responds."""

@@ -14,20 +14,31 @@ from app.kafka.clients import TaskClients
 from app.kafka.writers import TransactionalWriter
 from app.model import Partition
 from app.records import Lines, OutgoingRecord
-from tests.integration.tasks import Stage
+from tests.integration.tasks import Pipeline
+from tests.support.waiting import until
 
 
 @contextmanager
-def writing(stage: Stage, backend: Backend) -> Iterator[TransactionalWriter | AcknowledgedWriter]:
+def writing(pipeline: Pipeline, backend: Backend) -> Iterator[TransactionalWriter | AcknowledgedWriter]:
     """Open a writer for the first partition."""
-    clients = TaskClients(stage.task_config, backend)
+    clients = TaskClients(pipeline.task_config, backend)
     consumer = clients.consumer()
-    writer = clients.writer(Partition(stage.source, 0), clients.offsets(consumer))
+    writer = clients.writer(Partition(pipeline.source, 0), clients.offsets(consumer))
     try:
         yield writer
     finally:
         writer.discard()
         consumer.close()
+
+
+def deliver(writer: TransactionalWriter | AcknowledgedWriter) -> None:
+    """Wait until everything that was sent is acknowledged."""
+
+    def delivered() -> bool:
+        writer.free()
+        return writer.waiting == 0
+
+    until(delivered, "all records are acknowledged")
 
 
 def make_lines(*texts: bytes | None, key: bytes | None = None, timestamp: int = 1) -> Lines:

@@ -45,7 +45,7 @@ LEFT_ALONE = ast.JoinedStr | ast.Assert
 Node = ast.expr | ast.stmt
 
 
-class Fault(NamedTuple):
+class Mutation(NamedTuple):
     """A piece of the source, the name of its fault, and what a mutant has there."""
 
     node: Node
@@ -94,7 +94,7 @@ def _in_one_line(node: ast.AST) -> str:
     return " ".join(ast.unparse(node).split())
 
 
-def _faults_below(node: ast.AST, parent: ast.AST, scope: tuple[str, ...]) -> Iterator[tuple[str, Fault]]:
+def _faults_below(node: ast.AST, parent: ast.AST, scope: tuple[str, ...]) -> Iterator[tuple[str, Mutation]]:
     """Yield the faults of a node and its children, each with the name of its function."""
     if isinstance(node, LEFT_ALONE):
         return
@@ -122,14 +122,14 @@ def _children(node: ast.AST) -> Iterable[ast.AST]:
     return ast.iter_child_nodes(node)
 
 
-def _faults(node: ast.AST, parent: ast.AST, scope: tuple[str, ...]) -> Iterator[Fault]:
+def _faults(node: ast.AST, parent: ast.AST, scope: tuple[str, ...]) -> Iterator[Mutation]:
     yield from _wrong_operator(node)
     yield from _wrong_constant(node, parent)
     yield from _wrong_branch(node)
     yield from _dropped(node, scope)
 
 
-def _wrong_operator(node: ast.AST) -> Iterator[Fault]:
+def _wrong_operator(node: ast.AST) -> Iterator[Mutation]:
     match node:
         case ast.Compare():
             for place, operator in enumerate(node.ops):
@@ -142,7 +142,7 @@ def _wrong_operator(node: ast.AST) -> Iterator[Fault]:
             yield _changed(node, func=ast.Name(OTHER_CALL[name]))
 
 
-def _wrong_constant(node: ast.AST, parent: ast.AST) -> Iterator[Fault]:
+def _wrong_constant(node: ast.AST, parent: ast.AST) -> Iterator[Mutation]:
     """Yield another value for a constant, named with its parent to tell it from equal constants."""
     match node:
         case ast.Constant(bool(value)):
@@ -152,10 +152,10 @@ def _wrong_constant(node: ast.AST, parent: ast.AST) -> Iterator[Fault]:
         case _:
             return
     part_of = "a default" if isinstance(parent, ast.FunctionDef) else _in_one_line(parent)[:80]
-    yield Fault(node, f"{value} → {other} in {part_of}", f"({other})")
+    yield Mutation(node, f"{value} → {other} in {part_of}", f"({other})")
 
 
-def _wrong_branch(node: ast.AST) -> Iterator[Fault]:
+def _wrong_branch(node: ast.AST) -> Iterator[Mutation]:
     match node:
         case ast.If() | ast.IfExp():
             yield _decided(node.test, yes=True)
@@ -166,13 +166,13 @@ def _wrong_branch(node: ast.AST) -> Iterator[Fault]:
             yield from (_decided(test, yes=True) for test in node.ifs)
 
 
-def _decided(test: ast.expr, *, yes: bool) -> Fault:
+def _decided(test: ast.expr, *, yes: bool) -> Mutation:
     """Return a test that is evaluated and ignored."""
     text = _in_one_line(test)
-    return Fault(test, f"{text} → {yes}", f"(({text}) {'or' if yes else 'and'} {yes})")
+    return Mutation(test, f"{text} → {yes}", f"(({text}) {'or' if yes else 'and'} {yes})")
 
 
-def _dropped(node: ast.AST, scope: tuple[str, ...]) -> Iterator[Fault]:
+def _dropped(node: ast.AST, scope: tuple[str, ...]) -> Iterator[Mutation]:
     """Yield a statement that is not run, unless others need it."""
     match node:
         case ast.Expr(ast.Call()) | ast.Delete() | ast.AugAssign():
@@ -181,23 +181,23 @@ def _dropped(node: ast.AST, scope: tuple[str, ...]) -> Iterator[Fault]:
             yield _skipped(node)
 
 
-def _skipped(node: ast.stmt) -> Fault:
+def _skipped(node: ast.stmt) -> Mutation:
     """Return a statement that is not run but stays, so that names keep their meaning."""
     text = _in_one_line(node)
-    return Fault(node, f"{text} → nothing", f"if False: {text}")
+    return Mutation(node, f"{text} → nothing", f"if False: {text}")
 
 
 def _lasts(target: ast.expr) -> bool:
     return isinstance(target, ast.Attribute | ast.Subscript)
 
 
-def _changed(node: Node, **changes: object) -> Fault:
+def _changed(node: Node, **changes: object) -> Mutation:
     other = copy(node)
     for name, value in changes.items():
         setattr(other, name, value)
     return _replaced(node, other)
 
 
-def _replaced(node: Node, other: Node) -> Fault:
+def _replaced(node: Node, other: Node) -> Mutation:
     text = _in_one_line(other)
-    return Fault(node, f"{_in_one_line(node)} → {text}", text if isinstance(other, ast.stmt) else f"({text})")
+    return Mutation(node, f"{_in_one_line(node)} → {text}", text if isinstance(other, ast.stmt) else f"({text})")

@@ -40,7 +40,7 @@ def release(folder: Path, epoch: int) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     files = [
         *python(folder, epoch),
-        archive(folder / f"winnow-{__version__}.tgz", _files(CHART.parent, ["winnow"]), epoch),
+        archive(folder / f"winnow-{__version__}.tgz", tracked_files(CHART.parent, ["winnow"]), epoch),
         archive(folder / f"winnow-image-{__version__}.tar.gz", _recipe(), epoch),
         _written(folder / f"winnow-{__version__}.cdx.json", sbom(components(), epoch)),
     ]
@@ -61,7 +61,7 @@ def python(folder: Path, epoch: int) -> list[Path]:
 
 def sources(folder: Path) -> None:
     """Copy the files that git tracks into a folder."""
-    for name, file in _files(ROOT, ["."]).items():
+    for name, file in tracked_files(ROOT, ["."]).items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(file, folder / name)
 
@@ -89,10 +89,10 @@ def archive(path: Path, files: Mapping[str, Path], epoch: int) -> Path:
 
 def _recipe() -> dict[str, Path]:
     """Return the sources of the image, in a folder of their own."""
-    return {f"winnow-image-{__version__}/{name}": file for name, file in _files(ROOT, RECIPE).items()}
+    return {f"winnow-image-{__version__}/{name}": file for name, file in tracked_files(ROOT, RECIPE).items()}
 
 
-def _files(root: Path, names: Iterable[str]) -> dict[str, Path]:
+def tracked_files(root: Path, names: Iterable[str]) -> dict[str, Path]:
     """Return the files below these names that git tracks. Others are no part of a release."""
     command = ["git", "-C", str(root), "ls-files", "-z", "--", *names]
     listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout

@@ -65,7 +65,7 @@ def _name(task: Path) -> str:
         return ""
 
 
-class Running:
+class AlreadyRunning:
     """What was running before a test."""
 
     def __init__(self, *, clients_count: bool = True) -> None:
@@ -87,7 +87,7 @@ class Running:
 
 @pytest.fixture(autouse=True)
 def _nothing_is_left_running(request: pytest.FixtureRequest) -> Iterator[None]:
-    before, failed = Running(clients_count=request.path.stem in OF_TASKS), request.session.testsfailed
+    before, failed = AlreadyRunning(clients_count=request.path.stem in OF_TASKS), request.session.testsfailed
     yield
     deadline = time.monotonic() + GRACE_SECONDS
     alive = alive_after(before.processes_of_test(), GRACE_SECONDS)

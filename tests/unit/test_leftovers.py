@@ -7,13 +7,13 @@ import threading
 
 from confluent_kafka import Producer
 
-from tests.support.leftovers import Running
+from tests.support.leftovers import AlreadyRunning
 from tests.support.waiting import until
 
 
 def test_what_is_left_is_found() -> None:
     """A thread, a client of Kafka and a process, as long as they run."""
-    before, ended = Running(), threading.Event()
+    before, ended = AlreadyRunning(), threading.Event()
     producer = Producer({"bootstrap.servers": "127.0.0.1:9", "log_level": 0})
     thread = threading.Thread(target=ended.wait, name="winnow-waits")
     thread.start()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
 
 from structlog.testing import capture_logs
 
@@ -11,40 +10,23 @@ from app.driver.service import Service
 from app.driver.tracker import StatusTracker
 from app.executor import task
 from app.executor.parse import make_parser
-from app.model import Assignment, OffsetRange, Partition
+from app.model import OffsetRange, Partition
 from app.runtime import Runtime
 from app.status import log
-from tests.fakes import FakeClients, FakeClock, FakeKafka, Record, make_assignment, make_task_config
-from tests.fakes.driver import DriverKafka, FakeRound, FakeRounds, Result, config, works
+from tests.fakes import (
+    FakeClients,
+    FakeClock,
+    FakeKafka,
+    FakeTransaction,
+    SourceRecord,
+    make_assignment,
+    make_task_config,
+)
+from tests.fakes.driver import DriverKafka, SimulatedRounds, config
 from tests.fakes.simulation import Inline, SimulatedStop, SimulatedTime
 from tests.independent import cleansed, line
 
 AFTERNOON = 4 * 3600.0
-
-
-class SimulatedRounds(FakeRounds):
-    """Rounds that work until their deadline or until their tasks are fenced."""
-
-    def __init__(self, kafka: DriverKafka, time: SimulatedTime) -> None:
-        super().__init__(works(kafka))
-        self.kafka, self.time = kafka, time
-
-    def submit(self, assignments: Sequence[Assignment]) -> FakeRound:
-        self.rounds.append(list(assignments))
-        return SimulatedRound(self, self._act(assignments), self.time.now + assignments[0].seconds)
-
-
-class SimulatedRound(FakeRound):
-    def __init__(self, rounds: SimulatedRounds, result: Result, deadline: float) -> None:
-        super().__init__(rounds, result)
-        self._simulated, self._deadline = rounds, deadline
-        self._fences = len(rounds.kafka.fenced)
-
-    def wait(self, seconds: float) -> bool:
-        ends = len(self._simulated.kafka.fenced) > self._fences
-        if not ends:
-            self._simulated.time.pass_by(seconds)
-        return ends or self._simulated.time.now >= self._deadline
 
 
 def test_an_afternoon_of_the_service_takes_no_time() -> None:
@@ -68,18 +50,16 @@ def test_an_afternoon_of_the_service_takes_no_time() -> None:
 def test_a_task_needs_no_thread() -> None:
     """With an executor that runs each call at once, a task does everything in one thread, in order."""
     partitions = [Partition("raw", number) for number in range(50)]
-    kafka = FakeKafka({each: [Record(line(each.number))] for each in partitions})
+    kafka = FakeKafka({each: [SourceRecord(line(each.number))] for each in partitions})
     task_config, clock = make_task_config(), FakeClock()
     before = threading.active_count()
     seen: list[int] = []
-    clients = FakeClients(kafka, task_config, clock)
-    make = clients.writer
 
-    def watched(partition: Partition, offsets: object):  # type: ignore[no-untyped-def]  # noqa: ANN202
+    def watched(clients: FakeClients, partition: Partition) -> FakeTransaction:
         seen.append(threading.active_count())
-        return make(partition, offsets)
+        return FakeTransaction(clients, partition)
 
-    clients.writer = watched  # type: ignore[method-assign]
+    clients = FakeClients(kafka, task_config, clock, writers=watched)
 
     receipts = task.run(
         make_assignment(task_config, *(OffsetRange(each, None, 0) for each in partitions)),

@@ -37,7 +37,7 @@ def impatient(folder: Path) -> Path:
     return file
 
 
-class Stage:
+class MonitoredService:
     """A broker, a service that can be restarted, and a Prometheus that watches it."""
 
     def __init__(self, broker: Broker, folder: Path) -> None:
@@ -81,57 +81,57 @@ class Stage:
 
 
 @pytest.fixture
-def stage(mortal: Broker, tmp_path: Path) -> Iterator[Stage]:
-    stage = Stage(mortal, tmp_path)
-    with stage.prometheus:
-        yield stage
+def monitored(mortal: Broker, tmp_path: Path) -> Iterator[MonitoredService]:
+    monitored = MonitoredService(mortal, tmp_path)
+    with monitored.prometheus:
+        yield monitored
 
 
-def test_each_fault_fires_its_alert_once(stage: Stage) -> None:
+def test_each_fault_fires_its_alert_once(monitored: MonitoredService) -> None:
     """Each fault fires its own alert once, and no other."""
-    stage.produce(0, *(line(number, 0) for number in range(100)))
-    stage.produce(2, line(0, 2), line(1, 2))
-    with stage.service() as first:
-        stage.reads("winnow_records_in_total", "raw-0", 100)
-        stage.reads("winnow_lag_offsets", "raw-2", 0)
-        stage.until()
+    monitored.produce(0, *(line(number, 0) for number in range(100)))
+    monitored.produce(2, line(0, 2), line(1, 2))
+    with monitored.service() as first:
+        monitored.reads("winnow_records_in_total", "raw-0", 100)
+        monitored.reads("winnow_lag_offsets", "raw-2", 0)
+        monitored.until()
 
         # What waits in a paused service has used up four of its topic's seven days of retention.
-        stage.winnow("pause")
-        stage.reads("winnow_partition_state", "raw-2", 4)
-        stage.produce(2, line(2, 2), age=4 * DAY)
-        stage.until("WinnowRetentionNear")
-        stage.winnow("resume")
-        stage.until()
+        monitored.winnow("pause")
+        monitored.reads("winnow_partition_state", "raw-2", 4)
+        monitored.produce(2, line(2, 2), age=4 * DAY)
+        monitored.until("WinnowRetentionNear")
+        monitored.winnow("resume")
+        monitored.until()
         first.stop()
-    stage.until("WinnowNoHeartbeat")
+    monitored.until("WinnowNoHeartbeat")
 
     # Retention deletes what waits while no service runs, so an operator must act.
-    stage.produce(2, line(3, 2))
-    stage.lose(2)
+    monitored.produce(2, line(3, 2))
+    monitored.lose(2)
     fire = ["WinnowPartitionBlocked", "WinnowRecordsLost"]
-    with stage.service():
-        stage.until(*fire)
-        stage.reads("winnow_lost_offsets_total", "raw-2", 1)
+    with monitored.service():
+        monitored.until(*fire)
+        monitored.reads("winnow_lost_offsets_total", "raw-2", 1)
 
-        stage.produce(0, *[b"rubbish"] * 10)
-        stage.reads("winnow_dead_letters_total", "raw-0", 10)  # its first sample is not an increase yet
-        stage.produce(0, *[b"rubbish"] * 50)
+        monitored.produce(0, *[b"rubbish"] * 10)
+        monitored.reads("winnow_dead_letters_total", "raw-0", 10)  # its first sample is not an increase yet
+        monitored.produce(0, *[b"rubbish"] * 50)
         fire.append("WinnowDeadLetters")
-        stage.until(*fire)
-        assert stage.prometheus.ask("winnow_commit_seconds_count")[""] > 0
+        monitored.until(*fire)
+        assert monitored.prometheus.ask("winnow_commit_seconds_count")[""] > 0
 
-        upstream = Producer({"bootstrap.servers": stage.broker.bootstrap, "transactional.id": "upstream"})
+        upstream = Producer({"bootstrap.servers": monitored.broker.bootstrap, "transactional.id": "upstream"})
         upstream.init_transactions(30)
         upstream.begin_transaction()
         upstream.produce("raw", line(1, 1), partition=1)
         upstream.flush(30)
-        stage.until(*fire, "WinnowUpstreamTransactionOpen")
+        monitored.until(*fire, "WinnowUpstreamTransactionOpen")
         upstream.commit_transaction(30)
-        stage.until(*fire)
+        monitored.until(*fire)
 
-        stage.broker.kill()
-        stage.until(*fire, "WinnowNotReady")
+        monitored.broker.kill()
+        monitored.until(*fire, "WinnowNotReady")
 
-    once = {alert: stage.prometheus.fired(alert) for alert in [*fire, "WinnowUpstreamTransactionOpen"]}
+    once = {alert: monitored.prometheus.fired(alert) for alert in [*fire, "WinnowUpstreamTransactionOpen"]}
     assert {1} == set(once.values()), once

@@ -12,7 +12,7 @@ from app.kafka.backend import Backend
 from app.model import Guarantee, Outcome, Partition
 from tests.independent import Written, cleansed, committed, connect_again, line, produce, read, values
 from tests.integration.service import Winnow, settings
-from tests.integration.tasks import BOTH_BACKENDS, Stage
+from tests.integration.tasks import BOTH_BACKENDS, Pipeline
 from tests.support.waiting import until
 
 
@@ -49,49 +49,49 @@ def _position_of(offset: int, log: bytes) -> int:
     raise AssertionError(message)
 
 
-def make_stage(broker: Broker, name: str, guarantee: Guarantee = Guarantee.EXACTLY_ONCE) -> Stage:
+def make_pipeline(broker: Broker, name: str, guarantee: Guarantee = Guarantee.EXACTLY_ONCE) -> Pipeline:
     source, sink, dead = (broker.create_topic(f"{name}.{role}") for role in ("raw", "clean", "dead"))
-    return Stage(broker.bootstrap, {source: 1}, sink, dead, name, guarantee)
+    return Pipeline(broker.bootstrap, {source: 1}, sink, dead, name, guarantee)
 
 
 @BOTH_BACKENDS
 def test_a_task_finds_that_its_log_was_cut(mortal: Broker, backend: Backend) -> None:
     """A task reports that other records replaced those already read, with either backend, and does not skip them."""
-    stage = make_stage(mortal, f"cut-{backend.name}")
-    stage.backend = backend
-    place = Partition(stage.source, 0)
-    write(mortal, stage.source, 0, 90)
-    write(mortal, stage.source, 90, 100)
-    assert Outcome.DONE is stage.run()[place].outcome
-    stage.settle()
+    pipeline = make_pipeline(mortal, f"cut-{backend.name}")
+    pipeline.backend = backend
+    place = Partition(pipeline.source, 0)
+    write(mortal, pipeline.source, 0, 90)
+    write(mortal, pipeline.source, 90, 100)
+    assert Outcome.DONE is pipeline.run()[place].outcome
+    pipeline.settle()
 
-    cut(mortal, stage.source, 90)
-    write(mortal, stage.source, 500, 550)
-    receipt = stage.run()[place]
+    cut(mortal, pipeline.source, 90)
+    write(mortal, pipeline.source, 500, 550)
+    receipt = pipeline.run()[place]
 
     assert (Outcome.BLOCKED, 90, 100) == (receipt.outcome, receipt.cut, receipt.end)
     assert "offsets 90 to 99 are not the ones already read" in receipt.error
-    assert [cleansed(n) for n in range(100)] == values(stage.cleansed())
+    assert [cleansed(n) for n in range(100)] == values(pipeline.cleansed())
 
 
 def test_a_new_leader_without_a_loss_changes_nothing(mortal: Broker) -> None:
     """A new leader epoch after a restart is no truncation, even behind control records and aborted records."""
-    stage = make_stage(mortal, "restart")
-    place = Partition(stage.source, 0)
-    write(mortal, stage.source, 0, 10)
-    stage.run()
+    pipeline = make_pipeline(mortal, "restart")
+    place = Partition(pipeline.source, 0)
+    write(mortal, pipeline.source, 0, 10)
+    pipeline.run()
     for last in (20, 30):
-        stage.settle()
+        pipeline.settle()
         mortal.kill()
         mortal.start()
         connect_again()
-        abort(mortal, stage.source)
-        assert Outcome.DONE is stage.run()[place].outcome
-        write(mortal, stage.source, last - 10, last)
-        assert Outcome.DONE is stage.run()[place].outcome
+        abort(mortal, pipeline.source)
+        assert Outcome.DONE is pipeline.run()[place].outcome
+        write(mortal, pipeline.source, last - 10, last)
+        assert Outcome.DONE is pipeline.run()[place].outcome
 
-    assert [cleansed(n) for n in range(30)] == values(stage.cleansed())
-    assert {(stage.source, 0): 0} == stage.lag()
+    assert [cleansed(n) for n in range(30)] == values(pipeline.cleansed())
+    assert {(pipeline.source, 0): 0} == pipeline.lag()
 
 
 def abort(broker: Broker, topic: str) -> None:
@@ -110,15 +110,17 @@ def test_the_service_waits_for_a_person(mortal: Broker, tmp_path: Path) -> None:
 
     With a policy the service continues by itself and names what it reads again.
     """
-    stage = make_stage(mortal, "service")
-    config = settings(mortal.bootstrap, group="service", sources=[stage.source], sink=stage.sink, dead=stage.dead)
-    write(mortal, stage.source, 0, 90)
+    pipeline = make_pipeline(mortal, "service")
+    config = settings(
+        mortal.bootstrap, group="service", sources=[pipeline.source], sink=pipeline.sink, dead=pipeline.dead
+    )
+    write(mortal, pipeline.source, 0, 90)
     with Winnow(config, tmp_path) as service:
-        until(lambda: committed(mortal.bootstrap, "service", stage.source) == {(stage.source, 0): 90})
-        write(mortal, stage.source, 90, 100)
-        until(lambda: committed(mortal.bootstrap, "service", stage.source) == {(stage.source, 0): 100})
-        cut(mortal, stage.source, 90)
-        write(mortal, stage.source, 500, 550)
+        until(lambda: committed(mortal.bootstrap, "service", pipeline.source) == {(pipeline.source, 0): 90})
+        write(mortal, pipeline.source, 90, 100)
+        until(lambda: committed(mortal.bootstrap, "service", pipeline.source) == {(pipeline.source, 0): 100})
+        cut(mortal, pipeline.source, 90)
+        write(mortal, pipeline.source, 500, 550)
         while_it_ran = service.wait_for("partition_blocked")["error"]
         assert 0 == service.stop()
     with Winnow(config, tmp_path, "--until-end") as again:
@@ -126,10 +128,10 @@ def test_the_service_waits_for_a_person(mortal: Broker, tmp_path: Path) -> None:
     (while_stopped,) = {event["error"] for event in again.logged("partition_blocked")}
 
     for error in (while_it_ran, while_stopped):
-        assert error.startswith(f"{stage.source}-0@100: the partition was truncated to 90")
+        assert error.startswith(f"{pipeline.source}-0@100: the partition was truncated to 90")
         assert "offsets 90 to 99" in error
         assert "set out.of.range to nearest" in error
-    assert [cleansed(n) for n in range(100)] == values(read(mortal.bootstrap, stage.sink))
+    assert [cleansed(n) for n in range(100)] == values(read(mortal.bootstrap, pipeline.sink))
 
     with Winnow(config | {"out.of.range": "nearest"}, tmp_path, "--until-end") as nearest:
         assert 0 == nearest.code()
@@ -137,4 +139,4 @@ def test_the_service_waits_for_a_person(mortal: Broker, tmp_path: Path) -> None:
     assert (90, 100) == (moved["start"], moved["end"])
     with Winnow(config, tmp_path, "--until-end") as mended:
         assert 0 == mended.code()
-    assert [cleansed(n) for n in (*range(100), *range(500, 550))] == values(read(mortal.bootstrap, stage.sink))
+    assert [cleansed(n) for n in (*range(100), *range(500, 550))] == values(read(mortal.bootstrap, pipeline.sink))

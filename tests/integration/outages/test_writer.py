@@ -24,7 +24,7 @@ from app.model import Destination, Guarantee, Outcome, Partition, Plugin, TaskCo
 from app.records import Lines
 from tests.chaos.cluster import stopped
 from tests.independent import Written, by_partition, cleansed, line, produce
-from tests.integration.tasks import Stage
+from tests.integration.tasks import Pipeline
 from tests.support.waiting import until
 
 PARTITIONS, LINES = 2, 2_000
@@ -36,7 +36,13 @@ def test_a_fence_while_a_log_line_is_served(mortal: Broker) -> None:
     kafka = {"bootstrap.servers": mortal.bootstrap, "debug": "all", "log_level": "7"}
     sink, dead = Destination(clean, 1, 1_000_000), Destination(letters, 1, 1_000_000)
     task_config = TaskConfig("fenced", Guarantee.EXACTLY_ONCE, sink, dead, "raw", Plugin("idc-access-log"), kafka)
-    clients = TaskClients(task_config)
+    made: list[confluent_kafka.Producer] = []
+
+    def making(*settings: Any, **more: Any) -> confluent_kafka.Producer:
+        made.append(confluent_kafka.Producer(*settings, **more))
+        return made[-1]
+
+    clients = TaskClients(task_config, producer=making)
     consumer = clients.consumer()
     writer = clients.writer(Partition(raw, 0), clients.offsets(consumer))
     array = pa.array([cleansed(0)], pa.binary())
@@ -48,7 +54,7 @@ def test_a_fence_while_a_log_line_is_served(mortal: Broker) -> None:
 
     with stopped(server):
         writer.send(lines)
-        _lose(writer._client)
+        _lose(made[-1])
         with pytest.raises(Fenced):
             writer.commit(2, "")
 
@@ -73,24 +79,24 @@ def test_an_offset_that_is_sent_for_a_minute(mortal: Broker) -> None:
     produce(mortal.bootstrap, raw, [Written(line(n), partition=n % PARTITIONS) for n in range(LINES)])
     dies = threading.Event()
 
-    class Deadly(confluent_kafka.Producer):
+    class KillingProducer(confluent_kafka.Producer):
         def send_offsets_to_transaction(self, positions: list[TopicPartition], *args: Any) -> None:
             if positions[0].offset and not dies.is_set():
                 dies.set()
                 mortal.kill()
             super().send_offsets_to_transaction(positions, *args)
 
-    stage = Stage(mortal.bootstrap, {raw: PARTITIONS}, clean, dead, "sent", Guarantee.EXACTLY_ONCE)
-    stage.producer = Deadly
+    pipeline = Pipeline(mortal.bootstrap, {raw: PARTITIONS}, clean, dead, "sent", Guarantee.EXACTLY_ONCE)
+    pipeline.producer = KillingProducer
     with capture_logs() as logs, ThreadPoolExecutor(1) as threads:
-        task = threads.submit(stage.run, seconds=90)
+        task = threads.submit(pipeline.run, seconds=90)
         until(lambda: hanging(logs), "a call that does not return")
         mortal.start()
         receipts = task.result().values()
 
     assert [(Outcome.DONE, LINES // PARTITIONS)] * PARTITIONS == [(each.outcome, each.records) for each in receipts]
     expected = {number: [cleansed(n) for n in range(number, LINES, PARTITIONS)] for number in range(PARTITIONS)}
-    assert expected == by_partition(stage.cleansed())
+    assert expected == by_partition(pipeline.cleansed())
 
 
 def hanging(logs: Sequence[MutableMapping[str, Any]]) -> bool:

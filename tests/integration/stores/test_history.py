@@ -28,7 +28,7 @@ from tests.servers.hbase import HBaseThrift
 from tests.support.waiting import until
 
 
-class History:
+class MirroredGroup:
     """A group with its offsets in Kafka and a mirror in HBase."""
 
     def __init__(self, broker: Cluster, topics: Topics, hbase: HBaseThrift, folder: Path) -> None:
@@ -70,16 +70,16 @@ class History:
 @pytest.fixture
 def group(
     broker: Cluster, topics: Topics, hbase: HBaseThrift, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[History]:
+) -> Iterator[MirroredGroup]:
     """Return a group whose mirror remembers each commit, not one a minute."""
     monkeypatch.setattr(module, "HISTORY_SECONDS", 0.0)
-    made = History(broker, topics, hbase, tmp_path)
+    made = MirroredGroup(broker, topics, hbase, tmp_path)
     with closing(made.kafka), closing(made.hbase):
         yield made
 
 
 @pytest.mark.usefixtures("brief_looks")
-def test_the_group_goes_back_to_an_earlier_time(group: History) -> None:
+def test_the_group_goes_back_to_an_earlier_time(group: MirroredGroup) -> None:
     """
     The mirror's history is listed, newest first. A restore sets the store's offsets; with --dry-run it only reports
     them.
@@ -110,7 +110,7 @@ def test_the_group_goes_back_to_an_earlier_time(group: History) -> None:
     assert topic_id == OffsetMetadata.parse(group.committed()[0].metadata).topic_id
 
 
-def test_a_running_service_is_noticed(broker: Cluster, group: History) -> None:
+def test_a_running_service_is_noticed(broker: Cluster, group: MirroredGroup) -> None:
     """Its next commit would overwrite what a restore sets, so nothing is set, although the service is idle."""
     group.commit(0, 1)
     then = re.findall(r"\S+Z", group.command().output)[0]
@@ -124,7 +124,7 @@ def test_a_running_service_is_noticed(broker: Cluster, group: History) -> None:
     assert f"is running: it committed {group.source}-" in refused.stderr
 
 
-def test_the_history_of_a_deleted_topic(group: History) -> None:
+def test_the_history_of_a_deleted_topic(group: MirroredGroup) -> None:
     """Offsets of a deleted topic belong to other records, so none is restored."""
     group.commit(0, 10, "of-a-deleted-topic")
     group.commit(0, 30)
@@ -139,7 +139,7 @@ def test_the_history_of_a_deleted_topic(group: History) -> None:
 
 def test_no_history(broker: Cluster, topics: Topics, hbase: HBaseThrift, tmp_path: Path) -> None:
     """A store without a history, a time before the history and an invalid time are each named."""
-    group = History(broker, topics, hbase, tmp_path)
+    group = MirroredGroup(broker, topics, hbase, tmp_path)
     with closing(group.kafka), closing(group.hbase):
         group.commit(0, 10)
 

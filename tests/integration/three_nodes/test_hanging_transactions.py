@@ -22,7 +22,7 @@ from app.records import Lines, OutgoingRecord
 from tests.chaos.cluster import stopped
 from tests.independent import by_partition, cleansed, connect_again, read, values
 from tests.integration.three_nodes.placed import FRAGILE_NODE, create
-from tests.integration.writers import make_dead_letters
+from tests.integration.writers import deliver, make_dead_letters
 from tests.support.waiting import until, without
 
 BACKENDS = {"plain": PLAIN, "bulk": best_backend({})}
@@ -82,7 +82,7 @@ class Lost:
         writer.send(lines(5, 10))
         if not self.by_key:  # a dead letter would show by itself what hangs
             writer.send_dead_letters(make_dead_letters(self.source, 0, 2))
-        assert 0 == writer._delivery.deliver_all(30)
+        deliver(writer)
         return writer
 
     def next_writer(self) -> TransactionalWriter:

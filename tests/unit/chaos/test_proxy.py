@@ -32,7 +32,7 @@ def test_requests_that_end_a_transaction_are_recognised() -> None:
     assert ending(frame(0)) is None
 
 
-class Server:
+class FrameServer:
     """Takes frames and answers each with one byte."""
 
     def __init__(self) -> None:
@@ -64,8 +64,8 @@ class Server:
 
 
 @pytest.fixture
-def server() -> Iterator[Server]:
-    server = Server()
+def server() -> Iterator[FrameServer]:
+    server = FrameServer()
     yield server
     server.close()
 
@@ -82,7 +82,7 @@ def port() -> Iterator[int]:
     del held
 
 
-def test_frames_pass(server: Server, port: int) -> None:
+def test_frames_pass(server: FrameServer, port: int) -> None:
     """Requests and answers pass unchanged."""
     with Proxy({port: server.port}), socket.create_connection(("127.0.0.1", port)) as client:
         send(client, frame(0, b"x" * 100_000))
@@ -91,7 +91,7 @@ def test_frames_pass(server: Server, port: int) -> None:
         assert frame(0, b"x" * 100_000) == server.frames.get(timeout=PATIENCE)
 
 
-def test_a_held_commit_comes_late(server: Server, port: int) -> None:
+def test_a_held_commit_comes_late(server: FrameServer, port: int) -> None:
     """The client loses its connection at once; the broker still gets the request, later."""
     held: Queue[Ending] = Queue()
 
@@ -105,7 +105,7 @@ def test_a_held_commit_comes_late(server: Server, port: int) -> None:
             assert END == server.frames.get(timeout=PATIENCE)
 
 
-def test_only_what_is_asked_for_is_held(server: Server, port: int) -> None:
+def test_only_what_is_asked_for_is_held(server: FrameServer, port: int) -> None:
     """A request of another kind passes."""
     with Proxy({port: server.port}) as proxy, socket.create_connection(("127.0.0.1", port)) as client:
         proxy.hold_seconds = lambda api: 60.0 if api == TXN_OFFSET_COMMIT else None
@@ -114,7 +114,7 @@ def test_only_what_is_asked_for_is_held(server: Server, port: int) -> None:
         assert b"!" == client.recv(1)
 
 
-def test_kafka_is_away_from_one_client_only(server: Server, port: int) -> None:
+def test_kafka_is_away_from_one_client_only(server: FrameServer, port: int) -> None:
     """Requests of the client with that `client.id` are dropped; others pass, also those without one."""
     nameless = struct.pack(">hhih", 0, 1, 7, -1)
 
@@ -127,7 +127,7 @@ def test_kafka_is_away_from_one_client_only(server: Server, port: int) -> None:
         assert nameless == server.frames.get(timeout=PATIENCE)
 
 
-def test_connections_are_cut(server: Server, port: int) -> None:
+def test_connections_are_cut(server: FrameServer, port: int) -> None:
     """A client notices the cut at once."""
     with Proxy({port: server.port}) as proxy, socket.create_connection(("127.0.0.1", port)) as client:
         send(client, frame(0))

@@ -34,7 +34,7 @@ def test_the_offsets_stay_while_the_coordinator_moves(monkeypatch: pytest.Monkey
     """The board shows the last figure until the group's coordinator responds again."""
     answers = iter([5, None, 7])
 
-    class Reader:
+    class AnsweringConsumer:
         def __init__(self, settings: object) -> None:
             pass
 
@@ -46,7 +46,7 @@ def test_the_offsets_stay_while_the_coordinator_moves(monkeypatch: pytest.Monkey
         def close(self) -> None:
             pass
 
-    monkeypatch.setattr(show, "Consumer", Reader)
+    monkeypatch.setattr(show, "Consumer", AnsweringConsumer)
 
     committed = show.Committed("nowhere")
 

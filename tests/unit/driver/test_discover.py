@@ -735,12 +735,12 @@ def test_copies_are_looked_at_only_once_and_only_for_what_is_missing() -> None:
     kafka.committed[A] = CommittedOffset(4)
     copies, asked = Copies({A: 7}), []
 
-    class Watched(Copies):
+    class WatchedCopies(Copies):
         def load(self, partitions: Iterable[Partition], *, stable: bool) -> Mapping[Partition, CommittedOffset]:
             asked.append(list(partitions))
             return copies.load(partitions, stable=stable)
 
-    discovery = Discovery(config(), replace(kafka.clients, copies=Watched({})))
+    discovery = Discovery(config(), replace(kafka.clients, copies=WatchedCopies({})))
     found = [discovery.discover() for _ in range(2)]
 
     assert [[B]] == asked

@@ -24,7 +24,7 @@ def offsets(*committed: tuple[Partition, int, Owner]) -> Mapping[Partition, Comm
     }
 
 
-class Watch:
+class OwnersHarness:
     """Owners that have seen the old commits, and their clock."""
 
     def __init__(self, left_over: Owner = NOBODY) -> None:
@@ -40,12 +40,12 @@ class Watch:
 @pytest.mark.parametrize("left_over", [EARLIER, LATER, NOBODY, ME])
 def test_what_is_left_over_is_no_sign_of_life(left_over: Owner) -> None:
     """A vanished host's clock may have been ahead, so an offset that stands still proves nothing."""
-    watch = Watch(left_over)
+    harness = OwnersHarness(left_over)
 
     for _ in range(3):
-        watch.look(left_over)
+        harness.look(left_over)
 
-    assert watch.owners.rival is None
+    assert harness.owners.rival is None
 
 
 def test_what_tasks_of_an_earlier_run_commit_before_ours_open_is_no_sign_of_life() -> None:
@@ -61,84 +61,84 @@ def test_what_tasks_of_an_earlier_run_commit_before_ours_open_is_no_sign_of_life
 @pytest.mark.parametrize("later", [LATER, Owner(1_000, "there", "clean")])
 def test_the_earlier_run_ends(later: Owner) -> None:
     """A later run commits; this one names it and the cure. If both started at once, the host name decides."""
-    watch = Watch()
+    harness = OwnersHarness()
 
     with pytest.raises(
         Superseded, match=r"service on there that started at 1970-01-01.* and writes to clean"
     ) as caught:
-        watch.look(later, 6)
+        harness.look(later, 6)
 
     assert "another group.id" in caught.value.cure
 
 
 def test_a_commit_at_the_same_offset_is_a_sign_of_life() -> None:
     """Without traffic, only the metadata change."""
-    watch = Watch(ME)
+    harness = OwnersHarness(ME)
 
     with pytest.raises(Superseded):
-        watch.look(LATER)
+        harness.look(LATER)
 
 
 def test_one_later_run_among_earlier_ones_is_enough() -> None:
     """More than two runs may meet; only the latest continues."""
-    watch = Watch()
+    harness = OwnersHarness()
 
     with pytest.raises(Superseded):
-        watch.owners.observe(offsets((A, 6, LATER), (B, 8, EARLIER)))
+        harness.owners.observe(offsets((A, 6, LATER), (B, 8, EARLIER)))
 
 
 def test_a_rival_that_pauses_is_still_there() -> None:
     """A single look without a commit does not show that it has ended."""
-    watch = Watch()
+    harness = OwnersHarness()
 
-    watch.look(EARLIER, 6)
-    watch.look(EARLIER, 6)
+    harness.look(EARLIER, 6)
+    harness.look(EARLIER, 6)
 
-    assert EARLIER == watch.owners.rival
+    assert EARLIER == harness.owners.rival
 
 
 @pytest.mark.parametrize("earlier", [EARLIER, Owner(1_000, "a-host", "clean")])
 def test_the_later_run_goes_on(earlier: Owner) -> None:
     """It reports the other run while that commits, and for a while after."""
-    watch = Watch()
+    harness = OwnersHarness()
 
-    watch.look(earlier, 6)
-    assert earlier == watch.owners.rival
-    watch.now += GONE_SECONDS - 1
-    assert earlier == watch.owners.rival
-    watch.now += 1
-    assert watch.owners.rival is None
+    harness.look(earlier, 6)
+    assert earlier == harness.owners.rival
+    harness.now += GONE_SECONDS - 1
+    assert earlier == harness.owners.rival
+    harness.now += 1
+    assert harness.owners.rival is None
 
 
 def test_an_outage_is_no_silence() -> None:
     """While Kafka is not responding to us, the other run may not reach it either, nor could we see its commits."""
-    watch = Watch()
-    watch.look(EARLIER, 6)
-    watch.now += GONE_SECONDS - 1
-    watch.look(EARLIER, 6)
+    harness = OwnersHarness()
+    harness.look(EARLIER, 6)
+    harness.now += GONE_SECONDS - 1
+    harness.look(EARLIER, 6)
 
-    watch.owners.lose_sight()
-    watch.now += 90
-    watch.look(EARLIER, 6)
+    harness.owners.lose_sight()
+    harness.now += 90
+    harness.look(EARLIER, 6)
 
-    assert EARLIER == watch.owners.rival
-    watch.now += GONE_SECONDS
-    assert watch.owners.rival is None
+    assert EARLIER == harness.owners.rival
+    harness.now += GONE_SECONDS
+    assert harness.owners.rival is None
 
 
 def test_who_is_gone_does_not_come_back_with_an_outage() -> None:
     """Only a commit shows that it is back."""
-    watch = Watch()
-    watch.look(EARLIER, 6)
-    watch.now += GONE_SECONDS
-    watch.look(EARLIER, 6)
+    harness = OwnersHarness()
+    harness.look(EARLIER, 6)
+    harness.now += GONE_SECONDS
+    harness.look(EARLIER, 6)
 
-    watch.owners.lose_sight()
-    watch.look(EARLIER, 6)
+    harness.owners.lose_sight()
+    harness.look(EARLIER, 6)
 
-    assert watch.owners.rival is None
-    watch.look(EARLIER, 7)
-    assert EARLIER == watch.owners.rival
+    assert harness.owners.rival is None
+    harness.look(EARLIER, 7)
+    assert EARLIER == harness.owners.rival
 
 
 class TestBeforeWork:
@@ -147,75 +147,75 @@ class TestBeforeWork:
     @pytest.mark.parametrize(("commit_seconds", "seconds"), [(0.5, 3.0), (15.0, 30.0)])
     def test_it_looks_for_as_long_as_a_commit_may_take(self, commit_seconds: float, seconds: float) -> None:
         """Only then can it rule out others, and only if Kafka has responded all the time."""
-        watch = Watch(EARLIER)
-        watch.owners.look_before_work(commit_seconds, refuse=False)
-        watch.now += seconds - 0.1
-        assert watch.owners.must_look
+        harness = OwnersHarness(EARLIER)
+        harness.owners.look_before_work(commit_seconds, refuse=False)
+        harness.now += seconds - 0.1
+        assert harness.owners.must_look
 
-        watch.owners.lose_sight()
-        watch.now += 90
-        watch.look(EARLIER)
+        harness.owners.lose_sight()
+        harness.now += 90
+        harness.look(EARLIER)
 
-        assert watch.owners.must_look
-        watch.now += seconds
-        assert not watch.owners.must_look
+        assert harness.owners.must_look
+        harness.now += seconds
+        assert not harness.owners.must_look
 
     def test_where_no_offset_names_another_run_there_is_nobody_to_wait_for(self) -> None:
         """A first start begins at once."""
-        watch = Watch()
-        watch.owners.look_before_work(0.5, refuse=True)
+        harness = OwnersHarness()
+        harness.owners.look_before_work(0.5, refuse=True)
 
-        assert not watch.owners.must_look
+        assert not harness.owners.must_look
 
     @pytest.mark.parametrize("other", [EARLIER, LATER])
     def test_it_refuses(self, other: Owner) -> None:
         """Even if it is the later one, a backfill neither ends nor fights the service, and reports the cure."""
-        watch = Watch(other)
-        watch.owners.look_before_work(0.5, refuse=True)
+        harness = OwnersHarness(other)
+        harness.owners.look_before_work(0.5, refuse=True)
 
         with pytest.raises(
             ServiceRuns, match=r"the service on there .* works for group 'g': stop it, or .* --stand-by"
         ):
-            watch.look(other, 6)
+            harness.look(other, 6)
 
     @pytest.mark.parametrize("other", [EARLIER, LATER])
     def test_it_stands_by(self, other: Owner) -> None:
         """A run that need not refuse waits for the other one, whichever of them is the later one."""
-        watch = Watch(other)
-        watch.owners.look_before_work(0.5, refuse=False)
+        harness = OwnersHarness(other)
+        harness.owners.look_before_work(0.5, refuse=False)
 
-        watch.look(other, 6)
+        harness.look(other, 6)
 
-        assert other == watch.owners.goes_first
+        assert other == harness.owners.goes_first
 
 
 @pytest.mark.parametrize("started", [900, 1_100])
 def test_another_generation_is_no_rival(started: int) -> None:
     """Generations do not end each other by an error: the larger one takes over, whenever it started."""
-    watch = Watch()
+    harness = OwnersHarness()
 
-    watch.look(Owner(started, "there", "clean", 1), 6)
+    harness.look(Owner(started, "there", "clean", 1), 6)
 
-    assert watch.owners.rival is None
-    assert {A} == watch.owners.takeover.taken.keys()
+    assert harness.owners.rival is None
+    assert {A} == harness.owners.takeover.taken.keys()
 
 
 def test_a_partition_that_is_seen_for_the_first_time_may_hold_a_leftover() -> None:
     """An earlier run may have read a topic that joins later."""
-    watch = Watch()
+    harness = OwnersHarness()
 
-    watch.owners.observe(offsets((Partition("raw", 2), 5, LATER)))
+    harness.owners.observe(offsets((Partition("raw", 2), 5, LATER)))
 
-    assert watch.owners.rival is None
+    assert harness.owners.rival is None
 
 
 def test_an_operator_is_no_rival() -> None:
     """An offset set by an operator names no run."""
-    watch = Watch()
+    harness = OwnersHarness()
 
-    watch.look(NOBODY, 3)
+    harness.look(NOBODY, 3)
 
-    assert watch.owners.rival is None
+    assert harness.owners.rival is None
 
 
 @pytest.mark.parametrize("looks", [0, 1, 2])

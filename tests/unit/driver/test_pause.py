@@ -10,11 +10,13 @@ from structlog.testing import capture_logs
 from app.driver.pause import AGAIN_SECONDS, PauseMark
 from app.driver.renewal import RENEW_SECONDS
 from app.driver.stop import Stop
+from app.driver.tracker import StatusTracker
 from app.errors import NotAllowed, Transient, Unreachable
 from app.model import CommittedOffset, FirstWaiting, Partition, Pause
 from app.runtime import Runtime
-from tests.fakes.driver import DriverKafka, FakeRound, FakeRounds, config, service, works
+from tests.fakes.driver import DriverKafka, FakeRounds, SimulatedRounds, config, service, works
 from tests.fakes.pauses import PAUSE, PausedFor, PauseOffsets
+from tests.fakes.simulation import SimulatedStop, SimulatedTime
 
 A = Partition("raw", 0)
 TOPICS = ("dead", "clean", "raw")
@@ -174,9 +176,9 @@ class TestService:
         kafka, stop = DriverKafka(p0=(0, 10)), Waits()
         kafka.pauses = PausedFor(1)
         kafka.ages = {A: FirstWaiting(5.0, 60.0)}
-        one = service(kafka, FakeRounds(works(kafka)), stop=stop, runtime=stop.runtime)
-        seen = []
-        stop.meanwhile = lambda: seen.append(one._tracker.snapshot.partitions[A].waiting)
+        tracker, seen = StatusTracker("g", runtime=stop.runtime), []
+        stop.meanwhile = lambda: seen.append(tracker.snapshot.partitions[A].waiting)
+        one = service(kafka, FakeRounds(works(kafka)), stop=stop, runtime=stop.runtime, tracker=tracker)
 
         one.run(until_end=True)
 
@@ -199,13 +201,14 @@ class TestService:
 
 def test_a_running_round_ends() -> None:
     """The check of a round sees the mark, and the tasks end as for a rebalance."""
-    kafka = DriverKafka(p0=(0, 10))
-    kafka.pauses = PausedFor(1)
-    rounds = FakeRounds(works(kafka))
+    kafka, time = DriverKafka(p0=(0, 10)), SimulatedTime()
+    kafka.pauses = pauses = PausedFor(0)
+    rounds = SimulatedRounds(kafka, time, then=lambda: pauses.answers.append(PAUSE))
 
-    why = service(kafka, rounds)._needs_rebalance(rounds, FakeRound(rounds, []), None)  # type: ignore[arg-type]  # unused
+    with capture_logs() as logs:
+        service(kafka, rounds, stop=SimulatedStop(time, 60), runtime=time.runtime).run(until_end=False)
 
-    assert "the service is paused" == why
+    assert "the service is paused" in {each["reason"] for each in logs if each["event"] == "rebalance"}
 
 
 def test_the_configuration_is_used() -> None:

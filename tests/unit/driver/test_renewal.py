@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from app.driver.renewal import RENEW_SECONDS, SHARE, Renewal
-from app.driver.stop import Stop
 from app.errors import Unreachable
 from app.model import CommittedOffset, Partition
 from tests.fakes.driver import DriverKafka, FakeRounds, config, service, works
+from tests.fakes.simulation import ImpatientStop
 
 A, B = Partition("raw", 0), Partition("raw", 1)
 
 
-class Scene:
+class RenewalHarness:
     def __init__(self, *, transactional: bool = True) -> None:
         self.kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
         self.kafka.committed = {A: CommittedOffset(4, "winnow/2 in=4"), B: CommittedOffset(-1, corrupt="rubbish")}
@@ -23,23 +23,23 @@ class Scene:
 
 def test_it_changes_nothing() -> None:
     """Offset and metadata stay the same, invalid offsets are skipped, and the partitions are fenced first."""
-    scene = Scene()
-    before = dict(scene.kafka.committed)
+    harness = RenewalHarness()
+    before = dict(harness.kafka.committed)
 
-    scene.renewal.renew([A, B])
+    harness.renewal.renew([A, B])
 
-    assert before == scene.kafka.committed
-    assert [A] == scene.kafka.renewed
-    assert [[A, B]] == scene.kafka.fenced
+    assert before == harness.kafka.committed
+    assert [A] == harness.kafka.renewed
+    assert [[A, B]] == harness.kafka.fenced
 
 
 def test_it_is_done_at_once_and_then_when_it_is_time() -> None:
     """A service that runs for a few minutes a day renews them, too."""
-    scene = Scene()
-    for scene.now in (0, RENEW_SECONDS - 1, RENEW_SECONDS, 2 * RENEW_SECONDS - 1):
-        scene.renewal.renew([A])
+    harness = RenewalHarness()
+    for harness.now in (0, RENEW_SECONDS - 1, RENEW_SECONDS, 2 * RENEW_SECONDS - 1):
+        harness.renewal.renew([A])
 
-    assert [A, A] == scene.kafka.renewed
+    assert [A, A] == harness.kafka.renewed
 
 
 @pytest.mark.parametrize(
@@ -47,12 +47,12 @@ def test_it_is_done_at_once_and_then_when_it_is_time() -> None:
 )
 def test_brokers_that_forget_soon_are_told_often(retention: float | None, every: float) -> None:
     """Without the right to ask, Kafka's default of 7 days is assumed."""
-    scene = Scene()
-    scene.kafka.retention = retention
+    harness = RenewalHarness()
+    harness.kafka.retention = retention
 
-    scene.renewal.learn()
+    harness.renewal.learn()
 
-    assert every == scene.renewal.every
+    assert every == harness.renewal.every
 
 
 def test_without_a_fence_nothing_is_committed() -> None:
@@ -61,65 +61,63 @@ def test_without_a_fence_nothing_is_committed() -> None:
 
     At-least-once has no fence, but its stores refuse to go back.
     """
-    scene, unfenced = Scene(), Scene(transactional=False)
-    scene.kafka.reachable = unfenced.kafka.reachable = False
+    harness, unfenced = RenewalHarness(), RenewalHarness(transactional=False)
+    harness.kafka.reachable = unfenced.kafka.reachable = False
 
-    for each in (scene, unfenced):
+    for each in (harness, unfenced):
         each.renewal.renew([A])
 
-    assert [] == scene.kafka.renewed
+    assert [] == harness.kafka.renewed
     assert [A] == unfenced.kafka.renewed
-    scene.kafka.reachable = True
-    scene.renewal.renew([A])
-    assert [A] == scene.kafka.renewed
+    harness.kafka.reachable = True
+    harness.renewal.renew([A])
+    assert [A] == harness.kafka.renewed
 
 
 def test_only_what_is_fenced_is_committed() -> None:
     """A task believed dead may still commit the others; renewing an older offset after that would repeat records."""
-    scene = Scene()
-    scene.kafka.committed[B] = CommittedOffset(7)
-    scene.kafka.unfenced = {B}
+    harness = RenewalHarness()
+    harness.kafka.committed[B] = CommittedOffset(7)
+    harness.kafka.unfenced = {B}
 
-    scene.renewal.renew([A, B])
-    assert [A] == scene.kafka.renewed
-    scene.kafka.unfenced = set()
-    scene.renewal.renew([A, B])
+    harness.renewal.renew([A, B])
+    assert [A] == harness.kafka.renewed
+    harness.kafka.unfenced = set()
+    harness.renewal.renew([A, B])
 
-    assert [A, B] == sorted(set(scene.kafka.renewed))
+    assert [A, B] == sorted(set(harness.kafka.renewed))
 
 
 def test_an_outage_is_no_error() -> None:
     """The driver retries at the next look."""
-    scene = Scene()
+    harness = RenewalHarness()
 
     def away() -> None:
         raise Unreachable("away")
 
-    scene.renewal.renew([A], also=away)
-    scene.renewal.renew([A])
+    harness.renewal.renew([A], also=away)
+    harness.renewal.renew([A])
 
-    assert [A, A] == scene.kafka.renewed
+    assert [A, A] == harness.kafka.renewed
 
 
-def test_a_blocked_partition_keeps_its_offset(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_blocked_partition_keeps_its_offset() -> None:
     """No task works on it, so the driver renews its offset; tasks renew the others."""
-    monkeypatch.setattr(Stop, "wait", lambda self, seconds: False)
     kafka = DriverKafka(p0=(0, 10), p1=(5, 10))
     kafka.committed[B] = CommittedOffset(2)
 
-    assert 1 == service(kafka, FakeRounds(works(kafka))).run(until_end=True)
+    assert 1 == service(kafka, FakeRounds(works(kafka)), stop=ImpatientStop()).run(until_end=True)
 
     assert [B] == kafka.renewed
 
 
-def test_a_partition_without_a_leader_keeps_its_offset(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_partition_without_a_leader_keeps_its_offset() -> None:
     """The group has the offset anyway, and brokers delete it like any other."""
-    monkeypatch.setattr(Stop, "wait", lambda self, seconds: False)
     kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
     kafka.committed[B] = CommittedOffset(2)
     kafka.leaderless.add(1)
 
-    assert 1 == service(kafka, FakeRounds(works(kafka))).run(until_end=True)
+    assert 1 == service(kafka, FakeRounds(works(kafka)), stop=ImpatientStop()).run(until_end=True)
 
     assert [B] == kafka.renewed
 

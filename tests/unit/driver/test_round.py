@@ -80,7 +80,7 @@ class Tasks:
         raise NotUsable("nobody asks that of a running round")
 
 
-class Scene:
+class RoundHarness:
     """Two tasks, one with two partitions and one with one."""
 
     def __init__(self, ends_at: float = inf, stop_at: float = inf) -> None:
@@ -148,141 +148,144 @@ def soon_after(moment: float) -> Any:
 
 def test_a_round_that_ends_by_itself_is_left_alone() -> None:
     """Its end is noticed at once; nothing is fenced or logged."""
-    scene = Scene(ends_at=35.0)
+    harness = RoundHarness(ends_at=35.0)
 
-    assert not scene.watch()
-    assert 35.0 == pytest.approx(scene.now)
-    assert [] == scene.fenced
-    assert (None, "") == scene.ending
+    assert not harness.watch()
+    assert 35.0 == pytest.approx(harness.now)
+    assert [] == harness.fenced
+    assert (None, "") == harness.ending
 
 
 def test_a_plan_is_looked_at_again_and_again() -> None:
     """The interval begins when the last check has ended, however long Kafka took to respond."""
-    scene = Scene(ends_at=50.0)
+    harness = RoundHarness(ends_at=50.0)
 
     def slowly() -> str:
-        scene.time.pass_by(4.0)
+        harness.time.pass_by(4.0)
         return ""
 
-    assert not scene.watch(slowly)
-    first, second, third = scene.checked_at
+    assert not harness.watch(slowly)
+    first, second, third = harness.checked_at
     assert [soon_after(10.0), soon_after(first + 14.0), soon_after(second + 14.0)] == [first, second, third]
 
 
 def test_a_round_whose_plan_is_bad_ends_through_its_control_partitions() -> None:
     """Its tasks get the time for their last commits, end, and are not killed."""
-    scene = Scene()
-    scene.tasks.after_fence = {1: OVERRUN - 0.2}
+    harness = RoundHarness()
+    harness.tasks.after_fence = {1: OVERRUN - 0.2}
 
-    assert not scene.watch(lambda: "the work has become uneven")
-    assert [CONTROL] == scene.fenced
-    assert (Ending.REBALANCE, "the work has become uneven") == scene.ending
-    assert scene.tasks.cancelled_at is None
+    assert not harness.watch(lambda: "the work has become uneven")
+    assert [CONTROL] == harness.fenced
+    assert (Ending.REBALANCE, "the work has become uneven") == harness.ending
+    assert harness.tasks.cancelled_at is None
 
 
 def test_tasks_that_missed_the_first_fence_get_a_second_one() -> None:
     """A task that opened after the fence of its control partition is fenced on all partitions, and not killed."""
-    scene = Scene()
-    scene.tasks.after_fence = {2: TIMINGS.fence_all - 0.2}
+    harness = RoundHarness()
+    harness.tasks.after_fence = {2: TIMINGS.fence_all - 0.2}
 
-    assert not scene.watch(lambda: "partitions were added or removed")
-    assert [CONTROL, EVERY] == scene.fenced
-    first, second = scene.fenced_at
+    assert not harness.watch(lambda: "partitions were added or removed")
+    assert [CONTROL, EVERY] == harness.fenced
+    first, second = harness.fenced_at
     assert OVERRUN == pytest.approx(second - first, abs=0.2)
-    assert scene.tasks.cancelled_at is None
+    assert harness.tasks.cancelled_at is None
 
 
 def test_tasks_that_do_not_end_are_killed() -> None:
     """After both fences the job is cancelled. Another fence stops whatever still runs, and the status shows it."""
-    scene = Scene()
+    harness = RoundHarness()
 
-    assert scene.watch(lambda: "partitions were added or removed")
-    assert [CONTROL, EVERY, EVERY] == scene.fenced
-    _, second, third = scene.fenced_at
-    assert scene.tasks.cancelled_at is not None
-    assert second + TIMINGS.fence_all == pytest.approx(scene.tasks.cancelled_at - 1_000, abs=0.2)
-    assert TIMINGS.kill == pytest.approx(third - (scene.tasks.cancelled_at - 1_000))
-    assert scene.tracker.snapshot.round is not None
-    assert scene.tracker.snapshot.round.killed
+    assert harness.watch(lambda: "partitions were added or removed")
+    assert [CONTROL, EVERY, EVERY] == harness.fenced
+    _, second, third = harness.fenced_at
+    assert harness.tasks.cancelled_at is not None
+    assert second + TIMINGS.fence_all == pytest.approx(harness.tasks.cancelled_at - 1_000, abs=0.2)
+    assert TIMINGS.kill == pytest.approx(third - (harness.tasks.cancelled_at - 1_000))
+    assert harness.tracker.snapshot.round is not None
+    assert harness.tracker.snapshot.round.killed
 
 
 def test_tasks_that_no_fence_reaches_are_killed_at_once() -> None:
     """Waiting is pointless while Kafka is unavailable."""
-    scene = Scene()
-    scene.tasks.reachable = False
+    harness = RoundHarness()
+    harness.tasks.reachable = False
 
-    assert scene.watch(lambda: "wrong password")
-    assert CONTROL == scene.fenced[0]
-    assert scene.fenced_at[0] == (scene.tasks.cancelled_at or 0) - 1_000
+    assert harness.watch(lambda: "wrong password")
+    assert CONTROL == harness.fenced[0]
+    assert harness.fenced_at[0] == (harness.tasks.cancelled_at or 0) - 1_000
 
 
 def test_a_round_that_overruns_its_deadline() -> None:
     """Its largest task has had time for its last commits, so all partitions are fenced, then the job is killed."""
-    scene = Scene()
+    harness = RoundHarness()
 
-    assert scene.watch()
-    assert [EVERY, EVERY] == scene.fenced
-    assert soon_after(SECONDS + OVERRUN) == scene.fenced_at[0]
-    assert (Ending.OVERDUE, "") == scene.ending
+    assert harness.watch()
+    assert [EVERY, EVERY] == harness.fenced
+    assert soon_after(SECONDS + OVERRUN) == harness.fenced_at[0]
+    assert (Ending.OVERDUE, "") == harness.ending
 
 
 def test_a_task_without_a_slot_ends_the_round() -> None:
     """The others end as for a stop: an executor is missing, and its partitions are planned on the remaining ones."""
-    scene = Scene()
-    scene.tasks.starved_at = 1_003.0
+    harness = RoundHarness()
+    harness.tasks.starved_at = 1_003.0
 
-    assert scene.watch()
-    assert [CONTROL, EVERY, EVERY] == scene.fenced
-    assert soon_after(3.0) == scene.fenced_at[0]
-    assert TIMINGS.control_fence == pytest.approx(scene.fenced_at[1] - scene.fenced_at[0], abs=0.2)
-    assert (Ending.STARVED, "") == scene.ending
+    assert harness.watch()
+    assert [CONTROL, EVERY, EVERY] == harness.fenced
+    assert soon_after(3.0) == harness.fenced_at[0]
+    assert TIMINGS.control_fence == pytest.approx(harness.fenced_at[1] - harness.fenced_at[0], abs=0.2)
+    assert (Ending.STARVED, "") == harness.ending
 
 
 def test_lost_tasks_are_told_as_they_are_lost() -> None:
     """Each loss is published once."""
-    scene = Scene(ends_at=30.0)
-    scene.tasks.lost_at = [1_002.0, 1_012.0, 1_013.0]
-    before = len(scene.published)
+    harness = RoundHarness(ends_at=30.0)
+    harness.tasks.lost_at = [1_002.0, 1_012.0, 1_013.0]
+    before = len(harness.published)
 
-    scene.watch()
+    harness.watch()
 
-    assert [1, 2, 3] == [each.round.lost_tasks for each in scene.published[before:] if each.round]
+    assert [1, 2, 3] == [each.round.lost_tasks for each in harness.published[before:] if each.round]
 
 
 class TestStop:
     def test_a_stop_ends_the_round_at_once(self) -> None:
         """The control partitions are fenced within a tenth of a second, and the status says why."""
-        scene = Scene(stop_at=5.0)
-        scene.tasks.after_fence = {1: 1.0}
+        harness = RoundHarness(stop_at=5.0)
+        harness.tasks.after_fence = {1: 1.0}
 
-        assert not scene.watch()
-        assert [CONTROL] == scene.fenced
-        assert 5.0 == pytest.approx(scene.fenced_at[0], abs=0.11)
-        assert (Ending.STOPPED, "the simulation ends") == scene.ending
-        assert (Phase.STOPPING, "the simulation ends") == (scene.tracker.snapshot.phase, scene.tracker.snapshot.cause)
+        assert not harness.watch()
+        assert [CONTROL] == harness.fenced
+        assert 5.0 == pytest.approx(harness.fenced_at[0], abs=0.11)
+        assert (Ending.STOPPED, "the simulation ends") == harness.ending
+        assert (Phase.STOPPING, "the simulation ends") == (
+            harness.tracker.snapshot.phase,
+            harness.tracker.snapshot.cause,
+        )
 
     def test_tasks_that_do_not_end_are_killed_within_ten_seconds(self) -> None:
         """Kubernetes waits for 30 s, so each step is limited."""
-        scene = Scene(stop_at=5.0)
+        harness = RoundHarness(stop_at=5.0)
 
-        assert scene.watch()
-        assert [CONTROL, EVERY, EVERY] == scene.fenced
-        first, second, _ = scene.fenced_at
+        assert harness.watch()
+        assert [CONTROL, EVERY, EVERY] == harness.fenced
+        first, second, _ = harness.fenced_at
         assert TIMINGS.control_fence == pytest.approx(second - first, abs=0.2)
-        assert TIMINGS.control_fence + TIMINGS.fence_all + TIMINGS.kill == pytest.approx(scene.now - first, abs=0.4)
+        assert TIMINGS.control_fence + TIMINGS.fence_all + TIMINGS.kill == pytest.approx(harness.now - first, abs=0.4)
 
     def test_a_round_that_has_ended_meanwhile_needs_no_fence(self) -> None:
         """A stop just as the round ends changes nothing."""
-        scene = Scene(ends_at=5.0, stop_at=5.0)
+        harness = RoundHarness(ends_at=5.0, stop_at=5.0)
 
-        assert not scene.watch()
-        assert [] == scene.fenced
-        assert Phase.RUNNING is scene.tracker.snapshot.phase
+        assert not harness.watch()
+        assert [] == harness.fenced
+        assert Phase.RUNNING is harness.tracker.snapshot.phase
 
     def test_a_stop_does_not_wait_for_a_check(self) -> None:
         """Kafka may take long to respond."""
-        scene = Scene()
-        scene.tasks.after_fence = {1: 1.0}
+        harness = RoundHarness()
+        harness.tasks.after_fence = {1: 1.0}
 
         class Unanswered(Future[str]):
             def result(self, timeout: float | None = None) -> str:
@@ -290,60 +293,60 @@ class TestStop:
 
         class Asking(Executor):
             def submit(self, *_: object, **__: object) -> Future[Any]:
-                Timer(0.05, scene.stop.request, ["SIGTERM"]).start()
+                Timer(0.05, harness.stop.request, ["SIGTERM"]).start()
                 return Unanswered()
 
-        assert not scene.watch(checks=Asking(), timings=Timings(look=0.001))
-        assert (Ending.STOPPED, "SIGTERM") == scene.ending
+        assert not harness.watch(checks=Asking(), timings=Timings(look=0.001))
+        assert (Ending.STOPPED, "SIGTERM") == harness.ending
 
 
 def test_without_a_fence_a_round_is_not_ended_for_a_better_plan() -> None:
     """With at-least-once, work since the last commit would be repeated; only a stop kills the tasks."""
-    scene = Scene(stop_at=30.0)
+    harness = RoundHarness(stop_at=30.0)
 
-    assert scene.watch(lambda: "the work has become uneven", has_fence=False)
-    assert [] == scene.checked_at
-    assert scene.tasks.cancelled_at == pytest.approx(1_030.0, abs=0.11)
-    assert [] == scene.fenced
+    assert harness.watch(lambda: "the work has become uneven", has_fence=False)
+    assert [] == harness.checked_at
+    assert harness.tasks.cancelled_at == pytest.approx(1_030.0, abs=0.11)
+    assert [] == harness.fenced
 
 
 def test_the_deadline_counts_from_the_beginning_of_the_round() -> None:
     """A longer round is overdue later."""
-    scene = Scene()
-    scene.assignments = [replace(each, seconds=600.0) for each in scene.assignments]
+    harness = RoundHarness()
+    harness.assignments = [replace(each, seconds=600.0) for each in harness.assignments]
 
-    scene.watch()
+    harness.watch()
 
-    assert soon_after(600.0 + OVERRUN) == scene.fenced_at[0]
+    assert soon_after(600.0 + OVERRUN) == harness.fenced_at[0]
 
 
 def test_a_round_that_is_watched_shows_that_the_service_is_alive() -> None:
     """The heartbeat continues every second while tasks work, and stops while a check hangs."""
-    scene, seen = Scene(ends_at=40.0), []
+    harness, seen = RoundHarness(ends_at=40.0), []
 
     def check() -> str:
-        scene.time.pass_by(25.0)
-        seen.append(scene.now - (scene.tracker.snapshot.alive - 1_000))
+        harness.time.pass_by(25.0)
+        seen.append(harness.now - (harness.tracker.snapshot.alive - 1_000))
         return ""
 
-    scene.watch(check)
+    harness.watch(check)
 
     assert 25.0 <= seen[0] <= 26.0
-    assert scene.now - 1.0 <= scene.tracker.snapshot.alive - 1_000 <= scene.now
+    assert harness.now - 1.0 <= harness.tracker.snapshot.alive - 1_000 <= harness.now
 
 
 @pytest.mark.parametrize(
-    ("scene", "reachable", "to_blame"),
-    [(Scene(stop_at=5.5), True, False), (Scene(), False, False), (Scene(), True, True)],
+    ("harness", "reachable", "to_blame"),
+    [(RoundHarness(stop_at=5.5), True, False), (RoundHarness(), False, False), (RoundHarness(), True, True)],
     ids=["a stop", "Kafka is away", "the tasks hang"],
 )
-def test_who_is_to_blame_for_tasks_that_do_not_report(scene: Scene, reachable: bool, to_blame: bool) -> None:
+def test_who_is_to_blame_for_tasks_that_do_not_report(harness: RoundHarness, reachable: bool, to_blame: bool) -> None:
     """A record may be, unless a stop or an outage ended the round; a lost executor may, too."""
-    scene.tasks.reachable = reachable
+    harness.tasks.reachable = reachable
 
-    assert scene.watch(lambda: "stalled")
+    assert harness.watch(lambda: "stalled")
 
-    assert to_blame == scene.round.tasks_to_blame
+    assert to_blame == harness.round.tasks_to_blame
 
 
 class TestTakeover:
@@ -351,20 +354,20 @@ class TestTakeover:
 
     def test_what_is_taken_over_is_not_fenced(self) -> None:
         """It would only disturb the new owner. Each task ends by the first partition that it still has."""
-        scene = Scene(stop_at=5.0)
-        scene.tracker.taken_over({A: self.LATER})
+        harness = RoundHarness(stop_at=5.0)
+        harness.tracker.taken_over({A: self.LATER})
 
-        assert scene.watch()
+        assert harness.watch()
 
-        assert [[B, C], [B, C], [B, C]] == [fenced for _, fenced in scene.tasks.fenced]
+        assert [[B, C], [B, C], [B, C]] == [fenced for _, fenced in harness.tasks.fenced]
 
     def test_tasks_that_have_nothing_left_are_killed_at_once(self) -> None:
         """Without traffic they would not notice that they have lost everything."""
-        scene = Scene()
-        scene.tracker.taken_over(dict.fromkeys(EVERY, self.LATER))
+        harness = RoundHarness()
+        harness.tracker.taken_over(dict.fromkeys(EVERY, self.LATER))
 
-        assert scene.watch(lambda: "all partitions were taken over")
+        assert harness.watch(lambda: "all partitions were taken over")
 
-        assert scene.tasks.cancelled_at is not None
-        assert scene.tasks.cancelled_at - 1_000 < 10 + A_LOOK + 0.5
-        assert all(not fenced for _, fenced in scene.tasks.fenced)
+        assert harness.tasks.cancelled_at is not None
+        assert harness.tasks.cancelled_at - 1_000 < 10 + A_LOOK + 0.5
+        assert all(not fenced for _, fenced in harness.tasks.fenced)

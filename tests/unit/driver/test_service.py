@@ -58,14 +58,9 @@ from tests.fakes.driver import (
     service,
     works,
 )
-from tests.fakes.simulation import Inline, SimulatedStop, SimulatedTime
+from tests.fakes.simulation import ImpatientStop, Inline, SimulatedStop, SimulatedTime
 
 A, B = Partition("raw", 0), Partition("raw", 1)
-
-
-@pytest.fixture(autouse=True)
-def _no_signal_handlers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Stop, "on_signals", lambda self: None)
 
 
 class TestUntilEnd:
@@ -256,35 +251,34 @@ class TestRounds:
 
         assert rounds.stopped
 
-    def test_a_failed_round_is_tried_again_but_not_for_ever(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_failed_round_is_tried_again_but_not_for_ever(self) -> None:
         """After several failed rounds in a row the service ends with Spark's error."""
-        monkeypatch.setattr(Stop, "wait", lambda self, seconds: False)
         rounds = FakeRounds(lambda _: SparkFailed("no worker starts"))
 
         with pytest.raises(SparkFailed, match="no worker starts"):
-            service(DriverKafka(p0=(0, 10)), rounds).run(until_end=True)
+            service(DriverKafka(p0=(0, 10)), rounds, stop=ImpatientStop()).run(until_end=True)
 
         assert FAILED_ROUNDS_IN_A_ROW == len(rounds.rounds)
 
-    def test_one_failed_round_costs_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_one_failed_round_costs_nothing(self) -> None:
         """The next round continues from the committed offsets."""
-        monkeypatch.setattr(Stop, "wait", lambda self, seconds: False)
         kafka = DriverKafka(p0=(0, 10))
         act, results = works(kafka), [SparkFailed("once")]
 
-        code = service(kafka, FakeRounds(lambda a: results.pop() if results else act(a))).run(until_end=True)
+        rounds = FakeRounds(lambda a: results.pop() if results else act(a))
+        code = service(kafka, rounds, stop=ImpatientStop()).run(until_end=True)
 
         assert 0 == code
         assert 10 == kafka.committed[A].offset
 
-    def test_a_failed_partition_is_logged(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_failed_partition_is_logged(self) -> None:
         """The error of a receipt is logged with topic, partition and offset."""
-        monkeypatch.setattr(Stop, "wait", lambda self, seconds: False)
         kafka = DriverKafka(p0=(0, 10))
         act, failing = works(kafka), [[Receipt(A, 0, 0, outcome=Outcome.FAILED, error="raw-0@0: broken")]]
 
         with capture_logs() as logs:
-            service(kafka, FakeRounds(lambda a: failing.pop() if failing else act(a))).run(until_end=True)
+            rounds = FakeRounds(lambda a: failing.pop() if failing else act(a))
+            service(kafka, rounds, stop=ImpatientStop()).run(until_end=True)
 
         (failure,) = [entry for entry in logs if entry["event"] == "partition_failed"]
         assert ("raw", 0, "raw-0@0: broken") == (failure["topic"], failure["partition"], failure["error"])
@@ -335,17 +329,21 @@ class TestRounds:
 
         assert [1] == [entry["partition"] for entry in logs if "fewer partitions" in entry.get("error", "")]
 
-    def test_rounds_that_we_end_are_no_failures(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_rounds_that_we_end_are_no_failures(self) -> None:
         """However often a task has no slot, the service waits for the missing executor."""
-        monkeypatch.setattr(Stop, "wait", lambda self, seconds: False)
         kafka = DriverKafka(p0=(0, 10))
         act, starving = works(kafka), [SparkFailed("cancelled")] * 2 * FAILED_ROUNDS_IN_A_ROW
         rounds = FakeRounds(lambda assignments: starving.pop() if starving else act(assignments), unending=True)
-        monkeypatch.setattr(FakeRound, "starved", property(lambda self: bool(starving)))
-        monkeypatch.setattr(FakeRound, "wait", lambda self, seconds: not starving)
 
+        class Starving(FakeRound):
+            starved = property(lambda _: bool(starving))
+
+            def wait(self, seconds: float) -> bool:
+                return not starving
+
+        rounds.kind = Starving
         runtime = Runtime(timings=IMPATIENT._replace(watch=0.001))
-        assert 0 == service(kafka, rounds, runtime=runtime).run(until_end=True)
+        assert 0 == service(kafka, rounds, stop=ImpatientStop(), runtime=runtime).run(until_end=True)
         assert 10 == kafka.committed[A].offset
 
 
@@ -357,6 +355,7 @@ class TestPace:
         kafka: DriverKafka,
         rounds: Sequence[tuple[float, Result]],
         *settings: str,
+        kind: type[FakeRound] = FakeRound,
     ) -> tuple[list[float], FakeRounds]:
         """Run rounds of this duration and ending; return the pause before each but the first."""
         time = SimulatedTime()
@@ -374,15 +373,18 @@ class TestPace:
             return result
 
         fakes = FakeRounds(act)
+        fakes.kind = kind
         service(kafka, fakes, config(*settings), stop, runtime=time.runtime).run(until_end=False)
         return [later - one for one, later in zip(ended, began[1:], strict=True)], fakes
 
-    def test_a_task_that_is_lost_at_the_end_of_a_round_is_told(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_task_that_is_lost_at_the_end_of_a_round_is_told(self) -> None:
         """A task may be lost, and the round end, between two looks."""
-        monkeypatch.setattr(FakeRound, "lost_tasks", 1)
+
+        class LosesOne(FakeRound):
+            lost_tasks = 1
 
         with capture_logs() as logs:
-            self.run(DriverKafka(p0=(0, 10)), [(0.5, [])])
+            self.run(DriverKafka(p0=(0, 10)), [(0.5, [])], kind=LosesOne)
 
         assert 1 in {entry["lost"] for entry in logs if entry["event"] == "task_lost"}
 
@@ -460,7 +462,7 @@ class TestPace:
         assert 10_000 == ended["lag_before"]
 
     @pytest.mark.parametrize("killed", [True, False])
-    def test_an_outage_after_a_round_that_reported_nothing(self, killed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_an_outage_after_a_round_that_reported_nothing(self, killed: bool) -> None:
         """No task continues after it. If Spark gave up, its reason is logged; if we ended the round, it is no failure."""
         timings = IMPATIENT._replace(overrun=-1_000 if killed else 0)
         kafka, time = DriverKafka(p0=(0, 10)), SimulatedTime()
@@ -470,14 +472,14 @@ class TestPace:
             kafka.troubles = [Unreachable("connection refused") for _ in range(1_000)]
             return SparkFailed("too many tasks were lost")
 
-        with capture_logs() as logs:
-            rounds = FakeRounds(act, unending=killed)
-
-            def wait(running: FakeRound, seconds: float) -> bool:
+        class Passing(FakeRound):
+            def wait(self, seconds: float) -> bool:
                 time.pass_by(seconds)
                 return not killed
 
-            monkeypatch.setattr(FakeRound, "wait", wait)
+        with capture_logs() as logs:
+            rounds = FakeRounds(act, unending=killed)
+            rounds.kind = Passing
             service(kafka, rounds, stop=stop, runtime=replace(time.runtime, timings=timings)).run(until_end=False)
 
         events = [entry["event"] for entry in logs]
@@ -502,7 +504,7 @@ class TestPace:
             stop.request("enough")
             return []
 
-        kafka.refuse_foreign_members = mended  # type: ignore[method-assign]
+        kafka.when_asked = mended
         stop = SimulatedStop(time, at=1_000)
         service(kafka, FakeRounds(act), config("round.interval=10s"), stop, runtime=time.runtime).run(until_end=False)
 
@@ -638,16 +640,20 @@ def test_lines_that_go_by_their_key_may_need_any_sink_partition() -> None:
     assert ("houseid", Partitioner.KEY) == (assignment.config.sink_key, assignment.config.sink_partitioner)
 
 
-def test_a_round_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_round_that_does_not_end_is_ended() -> None:
     """A task that overruns its deadline is fenced at once and killed; the next round follows without a pause."""
+
+    class NoWait(Stop):
+        def wait(self, seconds: float) -> bool:
+            pytest.fail("nothing to wait for")
+
     runtime = Runtime(timings=IMPATIENT._replace(overrun=-1000, watch=0.001))
-    monkeypatch.setattr(Stop, "wait", lambda self, seconds: pytest.fail("nothing to wait for"))
     kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
     act, stuck = works(kafka), [SparkFailed("cancelled")]
     rounds = FakeRounds(lambda assignments: stuck.pop() if stuck else act(assignments), slots=1, unending=True)
 
     with capture_logs() as logs:
-        assert 0 == service(kafka, rounds, runtime=runtime).run(until_end=True)
+        assert 0 == service(kafka, rounds, stop=NoWait(), runtime=runtime).run(until_end=True)
 
     assert rounds.cancelled
     assert 2 == len(rounds.rounds)
@@ -680,14 +686,13 @@ def test_a_round_is_given_time_for_its_last_commits() -> None:
 
 
 class TestKafkaTrouble:
-    def test_an_outage_is_waited_for_and_logged_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_an_outage_is_waited_for_and_logged_once(self) -> None:
         """However many attempts it takes, the log has one line for the outage and one for its end."""
-        monkeypatch.setattr(Stop, "wait", lambda self, seconds: False)
         kafka = DriverKafka(p0=(0, 10))
         kafka.troubles = [Unreachable("connection refused")] * 20
 
         with capture_logs() as logs:
-            assert 0 == service(kafka, FakeRounds(works(kafka))).run(until_end=True)
+            assert 0 == service(kafka, FakeRounds(works(kafka)), stop=ImpatientStop()).run(until_end=True)
 
         events = [entry["event"] for entry in logs]
         assert 1 == events.count("kafka_unavailable")
@@ -813,9 +818,6 @@ class TestKafkaTrouble:
 class TestChecks:
     """A long round with a fake clock, which each reading advances by a tenth of a second."""
 
-    idle = False
-    """Whether the tasks commit nothing."""
-
     @pytest.fixture(autouse=True)
     def _clock(self) -> None:
         self.now = 0.0
@@ -829,42 +831,45 @@ class TestChecks:
     def run(
         self,
         kafka: DriverKafka,
-        monkeypatch: pytest.MonkeyPatch,
         *settings: str,
         seconds: float = 200,
+        act: Callable[[Sequence[Assignment]], Result] | None = None,
+        stop: Stop | None = None,
         **round_: object,
     ) -> tuple[FakeRounds, list[Any]]:
-        """Run a service this long, with tasks that end when their control partitions are fenced; return rounds and log."""
-        stop, waits, at_start = Stop(), count(), 1
-        rounds = FakeRounds((lambda _: []) if self.idle else works(kafka), slots=2)
+        """
+        Run a service this long, with tasks that end when their control partitions are fenced; return rounds and log.
+
+        Args:
+            act: the work of a round, by default all that there is.
+            round_: attributes of each round.
+        """
+        stop, waits, at_start = stop or Stop(), count(), 1
+        rounds = FakeRounds(act or works(kafka), slots=2)
 
         def wait(running: FakeRound, at_most: float) -> bool:
             if next(waits) > 10 * seconds:
                 stop.request("SIGTERM")
             return len(kafka.fenced) - at_start >= len(rounds.rounds)
 
-        monkeypatch.setattr(FakeRound, "wait", wait)
-        for name, value in round_.items():
-            monkeypatch.setattr(FakeRound, name, value)
+        rounds.kind = type("Checked", (FakeRound,), {"wait": wait, **round_})
         with capture_logs() as logs:
             assert 0 == service(kafka, rounds, config("round.interval=5s", *settings), stop, runtime=self.runtime).run(
                 until_end=False
             )
         return rounds, logs
 
-    def test_a_round_goes_on_while_its_plan_is_good(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_round_goes_on_while_its_plan_is_good(self) -> None:
         """There is one round with many checks, and only the stop fences, so readers of the sink notice nothing."""
         kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
 
-        rounds, logs = self.run(kafka, monkeypatch)
+        rounds, logs = self.run(kafka)
 
         assert 1 == len(rounds.rounds)
         assert 5 < sum(entry["event"] == "progress" for entry in logs)
         assert 20 == next(entry["records"] for entry in logs if entry["event"] == "progress")
 
-    def test_a_new_partition_ends_the_round_through_its_control_partitions(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_new_partition_ends_the_round_through_its_control_partitions(self) -> None:
         """The tasks commit and return receipts, and the next plan includes the new partition."""
         kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
         refreshes = count()
@@ -876,66 +881,60 @@ class TestChecks:
             return {partition: Watermarks(0, end, end) for partition, end in ends.items()}
 
         kafka.watermarks = grow  # type: ignore[method-assign]
-        rounds, logs = self.run(kafka, monkeypatch)
+        rounds, logs = self.run(kafka)
 
         assert [2, 3] == [sum(len(task.ranges) for task in round_) for round_ in rounds.rounds]
         assert [A, B] == sorted(kafka.fenced[1])
         assert any("partitions were added or removed" in entry.get("reason", "") for entry in logs)
 
-    def test_a_task_that_has_reported_ends_the_round(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_task_that_has_reported_ends_the_round(self) -> None:
         """A round ends when one of its tasks has returned its receipts, because the slot would stay empty."""
-        rounds, logs = self.run(DriverKafka(p0=(0, 10)), monkeypatch, seconds=20, done_tasks=1)
+        rounds, logs = self.run(DriverKafka(p0=(0, 10)), seconds=20, done_tasks=1)
 
         assert 1 < len(rounds.rounds)
         assert any("a task has no work left" == entry.get("reason") for entry in logs)
 
-    def test_our_own_fences_are_no_news(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_our_own_fences_are_no_news(self) -> None:
         """The round ended by the fences of its control partitions; only a fence of another one is another owner's."""
         fenced: Result = [Receipt(Partition("raw", number), 0, 10, outcome=Outcome.FENCED) for number in range(3)]
         kafka = DriverKafka(p0=(0, 10), p1=(0, 10), p2=(0, 10))
 
-        _, logs = self.run(kafka, monkeypatch, seconds=20, done_tasks=1, receipts=lambda _: fenced)
+        _, logs = self.run(kafka, seconds=20, done_tasks=1, receipts=lambda _: fenced)
 
         told = [
             partition for entry in logs if entry["event"] == "partitions_fenced" for partition in entry["partitions"]
         ]
         assert {"raw-2"} == set(told)
 
-    def test_lost_tasks_end_the_round_before_spark_gives_it_up(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_lost_tasks_end_the_round_before_spark_gives_it_up(self) -> None:
         """A round survives a few lost tasks; with more it ends, because Spark fails a job with too many."""
-        few, _ = self.run(DriverKafka(p0=(0, 10)), monkeypatch, seconds=20, lost_tasks=3)
-        many, _ = self.run(DriverKafka(p0=(0, 10)), monkeypatch, seconds=20, lost_tasks=4)
+        few, _ = self.run(DriverKafka(p0=(0, 10)), seconds=20, lost_tasks=3)
+        many, _ = self.run(DriverKafka(p0=(0, 10)), seconds=20, lost_tasks=4)
 
         assert 1 == len(few.rounds)
         assert 1 < len(many.rounds)
 
-    def test_a_partition_whose_offsets_cannot_be_read_does_not_end_the_round(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_partition_whose_offsets_cannot_be_read_does_not_end_the_round(self) -> None:
         """The others continue, the log names it once, and it is not stalled however long its broker is unavailable."""
         kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
         kafka.committed[B] = CommittedOffset(5)
-        monkeypatch.setattr(FakeRounds, "submit", _then(FakeRounds.submit, lambda: kafka.silent.add(B)))
 
-        rounds, logs = self.run(kafka, monkeypatch)
+        rounds, logs = self.run(kafka, act=works(kafka, lambda: kafka.silent.add(B)))
 
         assert 1 == len(rounds.rounds)
         assert [1] == [each["partition"] for each in logs if each["event"] == "partition_waiting"]
 
-    def test_a_partition_whose_output_nobody_takes_does_not_end_the_round(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_partition_whose_output_nobody_takes_does_not_end_the_round(self) -> None:
         """The log names it with cause and cure when that begins, and again when it recovers."""
         kafka, checks = DriverKafka(p0=(0, 10), p1=(0, 10), p2=(0, 10), p3=(0, 10)), count()
-        monkeypatch.setattr(FakeRounds, "submit", _then(FakeRounds.submit, lambda: kafka.sink_leaderless.add(1)))
 
         def heal_at_last() -> None:
             if next(checks) == 10:
                 kafka.sink_leaderless.clear()
 
-        kafka.refuse_foreign_members = heal_at_last  # type: ignore[method-assign]
+        kafka.when_asked = heal_at_last
 
-        rounds, logs = self.run(kafka, monkeypatch, seconds=60)
+        rounds, logs = self.run(kafka, seconds=60, act=works(kafka, lambda: kafka.sink_leaderless.add(1)))
 
         assert 1 == len(rounds.rounds)
         waiting = [each for each in logs if each["event"] == "partition_waiting"]
@@ -944,19 +943,18 @@ class TestChecks:
         assert f"raw-1: {cause}: restore the broker; the partition resumes on its own" == waiting[0]["error"]
         assert [1, 3] == [each["partition"] for each in logs if each["event"] == "partition_wait_over"]
 
-    def test_a_sink_that_is_deleted_ends_the_service(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_sink_that_is_deleted_ends_the_service(self) -> None:
         """The round ends at the next check, and the service with a named error, because only an operator can help."""
         kafka = DriverKafka(p0=(0, 10))
-        monkeypatch.setattr(Stop, "wait", lambda stop, seconds: False)
         gone = TopicMissing("topic 'clean' does not exist", "create it")
-        monkeypatch.setattr(FakeRounds, "submit", _then(FakeRounds.submit, lambda: setattr(kafka, "sink_gone", gone)))
+        act = works(kafka, lambda: setattr(kafka, "sink_gone", gone))
 
         with pytest.raises(TopicMissing, match="'clean' does not exist"):
-            self.run(kafka, monkeypatch)
+            self.run(kafka, act=act, stop=ImpatientStop())
 
         assert 2 == len(kafka.fenced)  # the clean-up before Spark starts, and the control partition
 
-    def test_one_refusal_does_not_end_the_round(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_one_refusal_does_not_end_the_round(self) -> None:
         """A restarted broker may refuse once; the tasks keep their connections."""
         kafka, calls = DriverKafka(p0=(0, 10)), count()
 
@@ -964,24 +962,23 @@ class TestChecks:
             if next(calls) == 1:
                 raise NotAllowed("not yet")
 
-        kafka.refuse_foreign_members = refuse_once  # type: ignore[method-assign]
+        kafka.when_asked = refuse_once
 
-        rounds, _ = self.run(kafka, monkeypatch)
+        rounds, _ = self.run(kafka)
 
         assert 1 == len(rounds.rounds)
 
-    def test_a_refusal_that_lasts_ends_the_round_and_then_the_service(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_refusal_that_lasts_ends_the_round_and_then_the_service(self) -> None:
         """Tasks keep connections that predate the new password for a while; the service ends with the error."""
         kafka = DriverKafka(p0=(0, 10))
-        kafka.refuse_foreign_members = _raising_after_the_first(NotAllowed("wrong password"))  # type: ignore[method-assign]
+        kafka.when_asked = _raising_after_the_first(NotAllowed("wrong password"))
 
-        monkeypatch.setattr(Stop, "wait", lambda stop, seconds: False)
         with pytest.raises(NotAllowed, match="wrong password"):
-            self.run(kafka, monkeypatch)
+            self.run(kafka, stop=ImpatientStop())
 
         assert [[A], [A]] == kafka.fenced
 
-    def test_refusals_that_pass_do_not_add_up(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_refusals_that_pass_do_not_add_up(self) -> None:
         """Only refusals in a row end a round; a response in between resets the count."""
         kafka, calls = DriverKafka(p0=(0, 10)), count()
 
@@ -989,13 +986,13 @@ class TestChecks:
             if next(calls) % 2:
                 raise NotAllowed("not yet")
 
-        kafka.refuse_foreign_members = refuse_every_other_time  # type: ignore[method-assign]
+        kafka.when_asked = refuse_every_other_time
 
-        rounds, _ = self.run(kafka, monkeypatch)
+        rounds, _ = self.run(kafka)
 
         assert 1 == len(rounds.rounds)
 
-    def test_a_partition_that_waits_for_kafka_is_not_stalled(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_partition_that_waits_for_kafka_is_not_stalled(self) -> None:
         """No task could commit while Kafka was unavailable, so the time counts from its return."""
         kafka, answers = DriverKafka(p0=(0, 10)), count()
 
@@ -1005,41 +1002,38 @@ class TestChecks:
             if next(answers) == 2:  # after the discovery, and a first look in which nothing has moved yet
                 kafka.committed[A] = CommittedOffset(10)
 
-        kafka.refuse_foreign_members = be_away_for_a_minute  # type: ignore[method-assign]
-        monkeypatch.setattr(self, "idle", True)
+        kafka.when_asked = be_away_for_a_minute
 
-        rounds, logs = self.run(kafka, monkeypatch)
+        rounds, logs = self.run(kafka, act=lambda _: [])
 
         assert 1 == len(rounds.rounds)
         assert any(entry["event"] == "kafka_available" for entry in logs)
 
-    def test_tasks_go_on_while_kafka_does_not_answer_the_driver(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_tasks_go_on_while_kafka_does_not_answer_the_driver(self) -> None:
         """Kafka may still respond to the tasks, so the round continues."""
         kafka = DriverKafka(p0=(0, 10))
-        kafka.refuse_foreign_members = _raising_after_the_first(Unreachable("no answer"))  # type: ignore[method-assign]
+        kafka.when_asked = _raising_after_the_first(Unreachable("no answer"))
 
-        rounds, logs = self.run(kafka, monkeypatch)
+        rounds, logs = self.run(kafka)
 
         assert 1 == len(rounds.rounds)
         assert 1 == sum(entry["event"] == "kafka_unavailable" for entry in logs)
 
-    def test_an_error_that_needs_an_operator_is_raised_when_the_tasks_have_ended(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_an_error_that_needs_an_operator_is_raised_when_the_tasks_have_ended(self) -> None:
         """A foreign member that joins during a round ends the service, but only after its tasks have committed."""
         kafka = DriverKafka(p0=(0, 10))
-        kafka.refuse_foreign_members = _raising_after_the_first(ForeignMember("somebody"))  # type: ignore[method-assign]
+        kafka.when_asked = _raising_after_the_first(ForeignMember("somebody"))
 
         with pytest.raises(ForeignMember, match="somebody"):
-            self.run(kafka, monkeypatch)
+            self.run(kafka)
 
         assert [[A], [A]] == kafka.fenced
 
-    def test_who_leaves_is_glad_of_a_later_run(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_who_leaves_is_glad_of_a_later_run(self) -> None:
         """A later run of the same generation is an error for a service, but not after SIGTERM."""
         kafka, stop = DriverKafka(p0=(0, 10)), Stop()
         later = Superseded("a later run works here", "")
-        kafka.refuse_foreign_members = _raising_after_the_first(later)  # type: ignore[method-assign]
+        kafka.when_asked = _raising_after_the_first(later)
         stop.leaving = "SIGTERM"
 
         one = service(kafka, FakeRounds(works(kafka)), stop=stop, runtime=self.runtime)
@@ -1048,32 +1042,31 @@ class TestChecks:
             assert 0 == one.run(until_end=False)
         assert "taken over: a later run works here" == logs[-1]["cause"]
 
-    def test_a_stop_does_not_wait_for_a_round_that_is_being_ended(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_stop_does_not_wait_for_a_round_that_is_being_ended(self) -> None:
         """Hundreds of partitions may need a minute for their last commits; a stop fences them all within seconds."""
         kafka = DriverKafka(**{f"p{number}": (0, 10) for number in range(500)})
         stop, stopped = Stop(), list[float]()
         rounds = FakeRounds(works(kafka), slots=2)
 
-        def wait_(running: FakeRound, at_most: float) -> bool:
+        def wait(_: FakeRound, at_most: float) -> bool:
             if len(kafka.fenced) > 1 and not stop.requested:
                 stop.request("SIGTERM")
                 stopped.append(self.now)
             self.now += at_most
             return rounds.cancelled
 
-        monkeypatch.setattr(FakeRound, "wait", wait_)
-        monkeypatch.setattr(FakeRound, "done_tasks", 1)
+        rounds.kind = type("Ending", (FakeRound,), {"wait": wait, "done_tasks": 1})
 
         assert 0 == service(kafka, rounds, config("round.interval=5s"), stop, runtime=self.runtime).run(until_end=False)
         assert [2, 500] == [len(fenced) for fenced in kafka.fenced[1:3]]
         assert self.now - stopped[0] < 10
 
-    def test_at_least_once_is_not_ended_early(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_at_least_once_is_not_ended_early(self) -> None:
         """At least once has no fence, so rounds are short and the driver plans again after each."""
         kafka = DriverKafka(p0=(0, 10))
-        kafka.refuse_foreign_members = _raising_after_the_first(ForeignMember("somebody"))  # type: ignore[method-assign]
+        kafka.when_asked = _raising_after_the_first(ForeignMember("somebody"))
 
-        rounds, _ = self.run(kafka, monkeypatch, "delivery.guarantee=at-least-once", seconds=10)
+        rounds, _ = self.run(kafka, "delivery.guarantee=at-least-once", seconds=10)
 
         ((assignment,),) = rounds.rounds
         assert 15.0 == assignment.seconds
@@ -1082,30 +1075,21 @@ class TestChecks:
 def test_a_spark_that_takes_long_to_start_is_no_sign_of_death() -> None:
     """The heartbeat continues while the service waits for it."""
     kafka, now = DriverKafka(p0=(0, 10)), 1_000.0
-    one = service(kafka, rounds := FakeRounds(works(kafka)), runtime=Runtime(wall_clock=lambda: now))
-    seen: list[float] = []
+    rounds, runtime = FakeRounds(works(kafka)), Runtime(wall_clock=lambda: now)
+    tracker, seen = StatusTracker("g", runtime=runtime), list[float]()
 
     def start() -> Rounds:
         nonlocal now
         now += 600
-        while (alive := one._tracker.snapshot.alive) < now:
+        while (alive := tracker.snapshot.alive) < now:
             time.sleep(0.01)
         seen.append(alive)
         return rounds
 
-    one._start_rounds = start
+    one = service(kafka, rounds, runtime=runtime, start=start, tracker=tracker)
 
     assert 0 == one.run(until_end=True)
     assert [1_600] == seen
-
-
-def _then(call: Callable[..., FakeRound], after: Callable[[], object]) -> Callable[..., FakeRound]:
-    def both(*arguments: object) -> FakeRound:
-        result = call(*arguments)
-        after()
-        return result
-
-    return both
 
 
 def _raising_after_the_first(error: Exception) -> Callable[[], None]:
@@ -1164,17 +1148,15 @@ def test_a_round_shows_how_old_what_waits_is(guarantee: str) -> None:
     """This holds for both guarantees; with at-least-once, a round is not looked at before its end."""
     kafka = DriverKafka(p0=(0, 10))
     kafka.ages = {A: FirstWaiting(5.0, 60.0)}
-    seen = []
-    rounds = FakeRounds(works(kafka))
-    one = service(kafka, rounds, config(f"delivery.guarantee={guarantee}"))
+    rounds, tracker, seen = FakeRounds(works(kafka)), StatusTracker("g"), []
 
-    class Watched(FakeRound):
+    class WatchedRound(FakeRound):
         def wait(self, seconds: float) -> bool:
-            seen.append(one._tracker.snapshot.partitions[A].waiting)
+            seen.append(tracker.snapshot.partitions[A].waiting)
             return super().wait(seconds)
 
-    rounds.submit = lambda assignments: Watched(rounds, works(kafka)(assignments))  # type: ignore[method-assign]
-    one.run(until_end=True)
+    rounds.kind = WatchedRound
+    service(kafka, rounds, config(f"delivery.guarantee={guarantee}"), tracker=tracker).run(until_end=True)
 
     assert FirstWaiting(5.0, 60.0) == seen[0]
 

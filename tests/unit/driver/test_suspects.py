@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import pytest
-
 from app.driver.discover import Discovery
-from app.driver.stop import Stop
 from app.driver.suspects import SUSPECT_SECONDS, Suspects
 from app.errors import SparkFailed
 from app.model import Assignment, CommittedOffset, Partition
 from tests.fakes.driver import DriverKafka, FakeRounds, Result, config, service, works
+from tests.fakes.simulation import ImpatientStop
 
 A, B, C = Partition("raw", 0), Partition("raw", 1), Partition("raw", 2)
 
@@ -40,9 +38,8 @@ def test_a_suspicion_ends() -> None:
     assert not suspects.among(discovery.discover())
 
 
-def test_the_next_round_isolates_the_parser_of_the_suspects(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_next_round_isolates_the_parser_of_the_suspects() -> None:
     """Only for their tasks, because isolation has a small cost."""
-    monkeypatch.setattr(Stop, "wait", lambda self, seconds: False)
     kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
     act = works(kafka)
 
@@ -53,7 +50,7 @@ def test_the_next_round_isolates_the_parser_of_the_suspects(monkeypatch: pytest.
         return act(assignments)
 
     rounds = FakeRounds(die_once)
-    service(kafka, rounds).run(until_end=True)
+    service(kafka, rounds, stop=ImpatientStop()).run(until_end=True)
 
     assert [{A: False, B: False}, {A: True, B: False}] == [
         {each.partition: task.isolate for task in round_ for each in task.ranges} for round_ in rounds.rounds

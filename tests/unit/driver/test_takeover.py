@@ -42,7 +42,7 @@ OURS = Owner(0, REAL.host, "clean", 2)
 LATER, LATEST = Owner(1_000, "there", "clean", 3), Owner(500, "there", "clean", 4)
 
 
-class Scene:
+class TakeoverHarness:
     """A take-over on a clock of its own."""
 
     def __init__(self) -> None:
@@ -58,85 +58,85 @@ class Scene:
 class TestTakeover:
     def test_the_last_commit_says_whose_a_partition_is(self) -> None:
         """A larger number is a later generation, whenever it started."""
-        scene = Scene()
+        harness = TakeoverHarness()
 
-        scene.look({A: EARLIER, B: LATER})
+        harness.look({A: EARLIER, B: LATER})
 
-        assert {A} == scene.takeover.to_take
-        assert {B: LATER} == scene.takeover.taken
-        scene.look({A: ME, B: ME})
-        assert not scene.takeover.to_take
-        assert not scene.takeover.taken
+        assert {A} == harness.takeover.to_take
+        assert {B: LATER} == harness.takeover.taken
+        harness.look({A: ME, B: ME})
+        assert not harness.takeover.to_take
+        assert not harness.takeover.taken
 
     def test_an_offset_that_a_person_set_is_nobodys(self) -> None:
         """There is no service to take it over from."""
-        scene = Scene()
+        harness = TakeoverHarness()
 
-        scene.look({A: NOBODY})
+        harness.look({A: NOBODY})
 
-        assert not scene.takeover.to_take
+        assert not harness.takeover.to_take
 
     def test_a_later_generation_that_shows_no_sign_of_life_has_nothing(self) -> None:
         """Its partitions are ours again after a minute; a single commit shows that it is back."""
-        scene = Scene()
-        scene.look({A: LATER, B: LATER})
+        harness = TakeoverHarness()
+        harness.look({A: LATER, B: LATER})
 
-        scene.now += GONE_SECONDS - 1
-        assert {A, B} == scene.takeover.taken.keys()
-        scene.now += 1
-        assert not scene.takeover.taken
-        scene.look({B: LATER})
-        assert {A, B} == scene.takeover.taken.keys()
+        harness.now += GONE_SECONDS - 1
+        assert {A, B} == harness.takeover.taken.keys()
+        harness.now += 1
+        assert not harness.takeover.taken
+        harness.look({B: LATER})
+        assert {A, B} == harness.takeover.taken.keys()
 
     def test_everything_is_taken_when_each_partition_is(self) -> None:
         """Partitions that we do not work on do not matter."""
-        scene = Scene()
-        assert not scene.takeover.has_all([])
+        harness = TakeoverHarness()
+        assert not harness.takeover.has_all([])
 
-        scene.look({A: LATER})
+        harness.look({A: LATER})
 
-        assert scene.takeover.has_all([A])
-        assert not scene.takeover.has_all([A, B])
+        assert harness.takeover.has_all([A])
+        assert not harness.takeover.has_all([A, B])
 
     def test_what_a_later_generation_leaves_for_a_minute_is_not_wanted(self) -> None:
         """A partition may need an operator there; the earlier service must not wait forever."""
-        scene = Scene()
+        harness = TakeoverHarness()
         for _ in range(3):
-            scene.look({A: LATER})
-            assert not scene.takeover.has_all([A, B])
-            scene.now += GONE_SECONDS / 3
+            harness.look({A: LATER})
+            assert not harness.takeover.has_all([A, B])
+            harness.now += GONE_SECONDS / 3
 
-        assert scene.takeover.has_all([A, B])
+        assert harness.takeover.has_all([A, B])
 
     def test_an_outage_counts_for_nothing(self) -> None:
         """It is neither silence of the later generation nor time in which that could have taken partitions."""
-        scene = Scene()
-        scene.look({A: LATER})
+        harness = TakeoverHarness()
+        harness.look({A: LATER})
 
-        scene.sight.is_lost()
-        scene.now += 90
-        assert {A} == scene.takeover.taken.keys()
-        scene.look({})
+        harness.sight.is_lost()
+        harness.now += 90
+        assert {A} == harness.takeover.taken.keys()
+        harness.look({})
 
-        assert {A} == scene.takeover.taken.keys()
-        assert not scene.takeover.has_all([A, B])
+        assert {A} == harness.takeover.taken.keys()
+        assert not harness.takeover.has_all([A, B])
 
     def test_a_second_attempt_has_its_own_minute(self) -> None:
         """A later generation that restarts after a crash gets the full time again."""
-        scene = Scene()
-        scene.look({A: LATER})
-        scene.now += 2 * GONE_SECONDS
+        harness = TakeoverHarness()
+        harness.look({A: LATER})
+        harness.now += 2 * GONE_SECONDS
 
-        scene.look({A: LATER})
+        harness.look({A: LATER})
 
-        assert not scene.takeover.has_all([A, B])
+        assert not harness.takeover.has_all([A, B])
 
 
 def owned(offset: int, owner: Owner) -> CommittedOffset:
     return CommittedOffset(offset, str(OffsetMetadata("id-1", 0, owner=owner)))
 
 
-class Flow:
+class SimulatedService:
     """A service of generation 2 among others, on simulated time."""
 
     def __init__(self, kafka: DriverKafka, rounds: FakeRounds, *, seconds: float = 500.0) -> None:
@@ -190,7 +190,7 @@ class TestTheLater:
         kafka.committed = {A: owned(3, EARLIER), B: owned(4, ME)}
         rounds = FakeRounds(works(kafka))
 
-        Flow(kafka, rounds).run(until_end=True)
+        SimulatedService(kafka, rounds).run(until_end=True)
 
         assert rounds.warm
         assert [] == kafka.fenced
@@ -202,7 +202,7 @@ class TestTheLater:
         kafka = DriverKafka(p0=(0, 10))
         kafka.committed = {A: owned(3, owner)}
         rounds = FakeRounds(works(kafka))
-        flow = Flow(kafka, rounds)
+        flow = SimulatedService(kafka, rounds)
 
         flow.run(until_end=True)
 
@@ -222,7 +222,7 @@ class TestTheLater:
             flow.time.pass_by(2)
             return []
 
-        flow = Flow(kafka, FakeRounds(act), seconds=5)
+        flow = SimulatedService(kafka, FakeRounds(act), seconds=5)
         flow.run()
 
         assert [True, False] == seen[:2]
@@ -238,7 +238,7 @@ class TestTheLater:
             flow.time.pass_by(2)
             return []
 
-        flow = Flow(kafka, FakeRounds(act), seconds=30)
+        flow = SimulatedService(kafka, FakeRounds(act), seconds=30)
         flow.run()
 
         assert flow.tracker.snapshot.rival is None
@@ -276,7 +276,7 @@ class TestTheEarlier:
         kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
         kafka.committed = {A: owned(3, ME), B: owned(3, ME)}
         rounds = Beside(kafka, lambda: flow.time, {45.0: {A: owned(4, LATER)}, 65.0: {B: owned(4, LATER)}})
-        flow = Flow(kafka, rounds)
+        flow = SimulatedService(kafka, rounds)
 
         logs = flow.run()
 
@@ -295,7 +295,7 @@ class TestTheEarlier:
         kafka.committed = {A: owned(3, ME), B: owned(3, ME)}
         alive = {float(at): {A: owned(at, LATER)} for at in range(40, 80, 5)}
         rounds = Beside(kafka, lambda: flow.time, alive)
-        flow = Flow(kafka, rounds, seconds=85)
+        flow = SimulatedService(kafka, rounds, seconds=85)
 
         flow.run()
 
@@ -315,7 +315,7 @@ class TestTheEarlier:
             return []
 
         rounds = FakeRounds(act)
-        flow = Flow(kafka, rounds, seconds=80)
+        flow = SimulatedService(kafka, rounds, seconds=80)
 
         logs = flow.run()
 
@@ -340,7 +340,7 @@ class TestTheEarlier:
 
         commits: list[float] = []
         rounds = FakeRounds(act)
-        flow = Flow(kafka, rounds)
+        flow = SimulatedService(kafka, rounds)
         real = kafka.load
         kafka.load = load  # type: ignore[method-assign]
 
@@ -359,7 +359,7 @@ class TestTheEarlier:
             began.append(flow.time.now)
             return [Receipt(A, 3, 3, outcome=Outcome.FENCED)]
 
-        flow = Flow(kafka, FakeRounds(act), seconds=20)
+        flow = SimulatedService(kafka, FakeRounds(act), seconds=20)
         flow.run()
 
         assert 3 <= began[1] - began[0] < 6
@@ -368,7 +368,7 @@ class TestTheEarlier:
         """Kubernetes restarts it after its end; it takes nothing back, nor starts Spark, until it must."""
         kafka = DriverKafka(p0=(0, 10))
         kafka.committed = {A: owned(3, LATER)}
-        flow = Flow(kafka, FakeRounds(works(kafka)))
+        flow = SimulatedService(kafka, FakeRounds(works(kafka)))
 
         logs = flow.run(until_end=True)
 
@@ -382,7 +382,7 @@ class TestTheEarlier:
         kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
         kafka.committed = {A: owned(3, ME), B: owned(3, ME)}
         rounds = Beside(kafka, lambda: flow.time, {45.0: {A: owned(4, LATER), B: owned(4, LATEST)}})
-        flow = Flow(kafka, rounds)
+        flow = SimulatedService(kafka, rounds)
 
         assert f"taken over by {LATEST}" == flow.run()[-1]["cause"]
 
@@ -414,7 +414,7 @@ class TestUntilEnd:
     def test_it_refuses_beside_a_service_that_works(self) -> None:
         """It fences nothing, and Spark does not start."""
         kafka = Occupied(Owner(0, "!", "clean", 2), until=100)
-        flow = Flow(kafka, FakeRounds(works(kafka)))
+        flow = SimulatedService(kafka, FakeRounds(works(kafka)))
         kafka.time = flow.time
 
         with pytest.raises(ServiceRuns, match=r"the service of generation 2 on ! .* works for group 'g'"):
@@ -427,7 +427,7 @@ class TestUntilEnd:
     def test_it_works_where_the_other_one_is_gone(self) -> None:
         """A second cron run finds the commits of the first one standing still."""
         kafka = Occupied(Owner(0, "!", "clean", 2), until=0)
-        flow = Flow(kafka, FakeRounds(works(kafka)))
+        flow = SimulatedService(kafka, FakeRounds(works(kafka)))
 
         flow.run(until_end=True)
 
@@ -437,7 +437,7 @@ class TestUntilEnd:
     def test_a_later_generation_takes_over(self) -> None:
         """This is the purpose of generations."""
         kafka = Occupied(EARLIER, until=3)
-        flow = Flow(kafka, FakeRounds(works(kafka)))
+        flow = SimulatedService(kafka, FakeRounds(works(kafka)))
         kafka.time = flow.time
 
         flow.run(until_end=True)
@@ -452,7 +452,7 @@ class TestStandBy:
     def test_it_waits_for_another_service_of_its_generation(self, host: str) -> None:
         """Even if the other one started earlier, it fences nothing before that is gone."""
         kafka = Occupied(Owner(0, host, "clean", 2), until=100)
-        flow = Flow(kafka, FakeRounds(works(kafka)))
+        flow = SimulatedService(kafka, FakeRounds(works(kafka)))
         kafka.time = flow.time
 
         logs = flow.run(config("generation=2"), until_end=True, stand_by=True)
@@ -467,7 +467,7 @@ class TestStandBy:
     def test_it_works_soon_where_there_is_none(self, interval: str, least: float) -> None:
         """An offset that stands still for two commits is no sign of life."""
         kafka = Occupied(Owner(0, "~", "clean", 2), until=0)
-        flow = Flow(kafka, FakeRounds(works(kafka)))
+        flow = SimulatedService(kafka, FakeRounds(works(kafka)))
 
         flow.run(config("generation=2", f"commit.interval={interval}"), until_end=True, stand_by=True)
 
@@ -477,7 +477,7 @@ class TestStandBy:
     def test_it_waits_for_no_earlier_generation(self) -> None:
         """That one is waiting to be taken over."""
         kafka = Occupied(EARLIER, until=2.9)
-        flow = Flow(kafka, FakeRounds(works(kafka)))
+        flow = SimulatedService(kafka, FakeRounds(works(kafka)))
         kafka.time = flow.time
 
         flow.run(until_end=True, stand_by=True)
@@ -488,7 +488,7 @@ class TestStandBy:
     def test_an_outage_of_its_own_is_no_silence_of_the_other(self) -> None:
         """After 90 s without Kafka it waits until the other has been silent for a minute, and fences nothing before."""
         kafka = Occupied(Owner(0, "~", "clean", 2), until=50)
-        flow = Flow(kafka, FakeRounds(works(kafka)))
+        flow = SimulatedService(kafka, FakeRounds(works(kafka)))
         kafka.time, kafka.away = flow.time, (50.0, 140.0)
 
         flow.run(until_end=True, stand_by=True)
@@ -499,7 +499,7 @@ class TestStandBy:
     def test_an_outage_at_its_start_shows_nobody(self) -> None:
         """It has seen nothing when Kafka responds; then it sees the other run and leaves the work to it."""
         kafka = Occupied(Owner(0, "~", "clean", 2), until=100)
-        flow = Flow(kafka, FakeRounds(works(kafka)))
+        flow = SimulatedService(kafka, FakeRounds(works(kafka)))
         kafka.time, kafka.away = flow.time, (0.0, 20.0)
 
         flow.run(until_end=True, stand_by=True)
@@ -510,7 +510,7 @@ class TestStandBy:
     def test_it_can_be_stopped(self) -> None:
         """This works even before Spark has started."""
         kafka = Occupied(Owner(0, "~", "clean", 2), until=1_000)
-        flow = Flow(kafka, FakeRounds(works(kafka)), seconds=90)
+        flow = SimulatedService(kafka, FakeRounds(works(kafka)), seconds=90)
         kafka.time = flow.time
 
         flow.run(stand_by=True)

@@ -36,7 +36,7 @@ from app.status.snapshot import Ending, PartitionState, Phase, Snapshot
 A, B = Partition("raw", 0), Partition("raw", 1)
 
 
-class Watch:
+class TrackerHarness:
     """A tracker with its own clock and a list of the published snapshots."""
 
     def __init__(self) -> None:
@@ -51,8 +51,8 @@ class Watch:
 
 
 @pytest.fixture
-def watch() -> Watch:
-    return Watch()
+def harness() -> TrackerHarness:
+    return TrackerHarness()
 
 
 def at(partition: Partition, offset: int | None, counts: Counts | None = None, since: int = 0) -> PartitionOffsets:
@@ -71,64 +71,64 @@ def workload(*offsets: PartitionOffsets) -> Workload:
     return Workload({each.partition: each for each in offsets}, ranges=ranges)
 
 
-def begin(watch: Watch, *offsets: PartitionOffsets) -> None:
+def begin(harness: TrackerHarness, *offsets: PartitionOffsets) -> None:
     found = workload(*offsets)
-    watch.tracker.discovered(found)
-    watch.tracker.round_began(2, 1, list(found.ranges.values()))
+    harness.tracker.discovered(found)
+    harness.tracker.round_began(2, 1, list(found.ranges.values()))
 
 
-def test_a_discovery_shows_every_partition(watch: Watch) -> None:
+def test_a_discovery_shows_every_partition(harness: TrackerHarness) -> None:
     """A snapshot has the committed offset, last stable offset, high watermark and lag of each; nothing is counted yet."""
-    watch.tracker.discovered(workload(at(A, 40, Counts(9, 9), since=5), at(B, None)))
+    harness.tracker.discovered(workload(at(A, 40, Counts(9, 9), since=5), at(B, None)))
 
-    a, b = watch.snapshot.partitions[A], watch.snapshot.partitions[B]
+    a, b = harness.snapshot.partitions[A], harness.snapshot.partitions[B]
     assert (40, 100, 120, 60) == (a.committed, a.last_stable, a.high_watermark, a.lag)
     assert (None, 100) == (b.committed, b.lag)
     assert (PartitionState.PLANNED, Counts(), 1_000.0) == (a.state, a.counts, a.since)
-    assert (160, Counts()) == (watch.snapshot.lag, watch.snapshot.totals)
+    assert (160, Counts()) == (harness.snapshot.lag, harness.snapshot.totals)
 
 
-def test_counts_are_those_that_tasks_have_committed(watch: Watch) -> None:
+def test_counts_are_those_that_tasks_have_committed(harness: TrackerHarness) -> None:
     """Between two refreshes, records, dead letters by reason and bytes are counted exactly as in the metadata."""
-    begin(watch, at(A, 40, Counts(9, 9), since=5), at(B, None))
-    watch.now += 10
+    begin(harness, at(A, 40, Counts(9, 9), since=5), at(B, None))
+    harness.now += 10
 
     counts = Counts(29, 26, {"empty": 2, "srcip": 1}, 900, 300)
-    watch.tracker.refreshed(SourceOffsets({A: at(A, 60, counts, since=5), B: at(B, 10, Counts(10, 10), since=0)}))
+    harness.tracker.refreshed(SourceOffsets({A: at(A, 60, counts, since=5), B: at(B, 10, Counts(10, 10), since=0)}))
 
-    assert Counts(20, 17, {"empty": 2, "srcip": 1}, 900, 300) == watch.snapshot.partitions[A].counts
-    assert watch.snapshot.progress is not None
+    assert Counts(20, 17, {"empty": 2, "srcip": 1}, 900, 300) == harness.snapshot.partitions[A].counts
+    assert harness.snapshot.progress is not None
     assert (30, 3, 130, 10) == (
-        watch.snapshot.progress.counts.records,
-        watch.snapshot.progress.counts.dead_total,
-        watch.snapshot.lag,
-        watch.snapshot.progress.seconds,
+        harness.snapshot.progress.counts.records,
+        harness.snapshot.progress.counts.dead_total,
+        harness.snapshot.lag,
+        harness.snapshot.progress.seconds,
     )
-    assert 30 == watch.snapshot.totals.records
+    assert 30 == harness.snapshot.totals.records
 
 
-def test_progress_is_what_was_done_since_the_last_look(watch: Watch) -> None:
+def test_progress_is_what_was_done_since_the_last_look(harness: TrackerHarness) -> None:
     """Idle time between two rounds is not part of it."""
-    begin(watch, at(A, 0, Counts(1, 1)))
-    watch.now += 100
-    begin(watch, at(A, 0, Counts(1, 1)))
+    begin(harness, at(A, 0, Counts(1, 1)))
+    harness.now += 100
+    begin(harness, at(A, 0, Counts(1, 1)))
 
     for seconds in (10, 20):
-        watch.now += seconds
-        watch.tracker.refreshed(SourceOffsets({A: at(A, 0, Counts(1, 1))}))
-        assert watch.snapshot.progress is not None
-        assert seconds == watch.snapshot.progress.seconds
+        harness.now += seconds
+        harness.tracker.refreshed(SourceOffsets({A: at(A, 0, Counts(1, 1))}))
+        assert harness.snapshot.progress is not None
+        assert seconds == harness.snapshot.progress.seconds
 
 
-def test_what_waits_in_a_blocked_partition_is_lag(watch: Watch) -> None:
+def test_what_waits_in_a_blocked_partition_is_lag(harness: TrackerHarness) -> None:
     """Tasks cannot read it, but readers are waiting for it all the same."""
     found = workload(at(A, 40), at(B, 10))
     blocked = replace(found, ranges={A: found.ranges[A]}, blocked={B: NoStartingOffset(B, "no offset")})
-    watch.tracker.discovered(blocked)
-    watch.tracker.round_began(2, 1, [found.ranges[A]])
-    watch.tracker.refreshed(SourceOffsets({A: at(A, 70), B: at(B, 10)}))
+    harness.tracker.discovered(blocked)
+    harness.tracker.round_began(2, 1, [found.ranges[A]])
+    harness.tracker.refreshed(SourceOffsets({A: at(A, 70), B: at(B, 10)}))
 
-    assert 120 == watch.snapshot.lag
+    assert 120 == harness.snapshot.lag
 
 
 def test_a_limited_partition_shows_its_limit() -> None:
@@ -144,27 +144,29 @@ def test_a_limited_partition_shows_its_limit() -> None:
         assert free.snapshot.partitions[A].rate_limit is None
 
 
-def test_a_killed_task_loses_no_count(watch: Watch) -> None:
+def test_a_killed_task_loses_no_count(harness: TrackerHarness) -> None:
     """Its receipt never comes, but its counts are in the offset's metadata, and the next task continues them."""
-    begin(watch, at(A, 0, Counts(1, 1)))
-    watch.tracker.tasks_killed()
-    watch.tracker.round_dropped(5.0)
+    begin(harness, at(A, 0, Counts(1, 1)))
+    harness.tracker.tasks_killed()
+    harness.tracker.round_dropped(5.0)
 
-    begin(watch, at(A, 30, Counts(31, 31)))
-    watch.tracker.round_ended([receipt(A, 30, 40, Counts(41, 41))], 5.0)
+    begin(harness, at(A, 30, Counts(31, 31)))
+    harness.tracker.round_ended([receipt(A, 30, 40, Counts(41, 41))], 5.0)
 
-    assert 40 == watch.snapshot.partitions[A].counts.records == watch.snapshot.totals.records
+    assert 40 == harness.snapshot.partitions[A].counts.records == harness.snapshot.totals.records
 
 
-def test_an_offset_that_was_reset_counts_from_its_new_beginning(watch: Watch) -> None:
+def test_an_offset_that_was_reset_counts_from_its_new_beginning(harness: TrackerHarness) -> None:
     """Records that are processed again count again; a counter never goes back."""
-    begin(watch, at(A, 0, Counts(100, 100)))
-    watch.tracker.refreshed(SourceOffsets({A: at(A, 10)}))  # an operator's tool writes no metadata
-    watch.tracker.refreshed(SourceOffsets({A: at(A, 30, Counts(20, 20), since=10)}))
+    begin(harness, at(A, 0, Counts(100, 100)))
+    harness.tracker.refreshed(SourceOffsets({A: at(A, 10)}))  # an operator's tool writes no metadata
+    harness.tracker.refreshed(SourceOffsets({A: at(A, 30, Counts(20, 20), since=10)}))
 
-    assert Counts(20, 20) == watch.snapshot.partitions[A].counts
-    watch.tracker.refreshed(SourceOffsets({A: at(A, 9, Counts(4, 4), since=5)}))  # a task was faster than the next look
-    assert Counts(24, 24) == watch.snapshot.partitions[A].counts
+    assert Counts(20, 20) == harness.snapshot.partitions[A].counts
+    harness.tracker.refreshed(
+        SourceOffsets({A: at(A, 9, Counts(4, 4), since=5)})
+    )  # a task was faster than the next look
+    assert Counts(24, 24) == harness.snapshot.partitions[A].counts
 
 
 def receipt(partition: Partition, start: int, end: int, counts: Counts, **more: object) -> Receipt:
@@ -176,186 +178,190 @@ def receipt(partition: Partition, start: int, end: int, counts: Counts, **more: 
 @given(st.lists(st.tuples(st.integers(0, 50), st.sampled_from(["refresh", "receipt", "killed"])), max_size=12))
 def test_every_record_is_counted_once(steps: list[tuple[int, str]]) -> None:
     """A commit is counted once, whether the driver sees it in a refresh, a receipt or a later round."""
-    watch, done = Watch(), 0
-    begin(watch, at(A, 0, Counts(5, 5)))
+    harness, done = TrackerHarness(), 0
+    begin(harness, at(A, 0, Counts(5, 5)))
     for records, how in steps:
         before, done = done, done + records
         now = Counts(5 + done, 5 + done)
         if how == "refresh":
-            watch.tracker.refreshed(SourceOffsets({A: at(A, done, now)}))
+            harness.tracker.refreshed(SourceOffsets({A: at(A, done, now)}))
         elif how == "receipt":
-            watch.tracker.round_ended([receipt(A, before, done, now)], 1.0)
-            begin(watch, at(A, done, now))
-    begin(watch, at(A, done, Counts(5 + done, 5 + done)))
+            harness.tracker.round_ended([receipt(A, before, done, now)], 1.0)
+            begin(harness, at(A, done, now))
+    begin(harness, at(A, done, Counts(5 + done, 5 + done)))
 
-    assert done == watch.snapshot.totals.records == watch.snapshot.partitions[A].counts.records
+    assert done == harness.snapshot.totals.records == harness.snapshot.partitions[A].counts.records
 
 
-def test_a_receipt_that_does_not_balance_is_an_error(watch: Watch) -> None:
+def test_a_receipt_that_does_not_balance_is_an_error(harness: TrackerHarness) -> None:
     """The error names the partition and the counts, and calls it a bug."""
-    begin(watch, at(A, 0))
+    begin(harness, at(A, 0))
 
     with pytest.raises(AccountingError, match="raw-0@0: 10 records in, but 8 out and 1 dead letters: this is"):
-        watch.tracker.round_ended([Receipt(A, 0, 10, 10, 8, {"empty": 1})], 1.0)
+        harness.tracker.round_ended([Receipt(A, 0, 10, 10, 8, {"empty": 1})], 1.0)
 
 
-def test_a_state_has_the_time_it_began(watch: Watch) -> None:
+def test_a_state_has_the_time_it_began(harness: TrackerHarness) -> None:
     """A state keeps its beginning for as long as it lasts."""
     found = workload(at(A, 0), at(B, 0))
     blocked = replace(found, ranges={A: found.ranges[A]}, blocked={B: NoStartingOffset(B, "no offset", cure="set one")})
-    watch.tracker.discovered(blocked)
-    watch.now += 7
-    watch.tracker.discovered(blocked)
-    watch.tracker.round_began(2, 1, [found.ranges[A]])
+    harness.tracker.discovered(blocked)
+    harness.now += 7
+    harness.tracker.discovered(blocked)
+    harness.tracker.round_began(2, 1, [found.ranges[A]])
 
-    a, b = watch.snapshot.partitions[A], watch.snapshot.partitions[B]
+    a, b = harness.snapshot.partitions[A], harness.snapshot.partitions[B]
     assert (PartitionState.RUNNING, 1_007.0) == (a.state, a.since)
     assert (PartitionState.BLOCKED, 1_000.0) == (b.state, b.since)
-    assert [("no offset", "set one", 1_000.0)] == [(p.cause, p.cure, p.since) for p in watch.snapshot.problems]
+    assert [("no offset", "set one", 1_000.0)] == [(p.cause, p.cure, p.since) for p in harness.snapshot.problems]
 
-    watch.tracker.discovered(found)
-    assert [PartitionState.PLANNED] * 2 == [each.state for each in watch.snapshot.partitions.values()]
-    assert [] == watch.snapshot.problems
+    harness.tracker.discovered(found)
+    assert [PartitionState.PLANNED] * 2 == [each.state for each in harness.snapshot.partitions.values()]
+    assert [] == harness.snapshot.problems
 
 
-def test_a_pause_is_the_state_of_what_could_be_worked_on(watch: Watch) -> None:
+def test_a_pause_is_the_state_of_what_could_be_worked_on(harness: TrackerHarness) -> None:
     """It lasts from the pause to its end, at each look; a blocked partition stays blocked."""
     found = workload(at(A, 0), at(B, 0))
     blocked = replace(found, ranges={A: found.ranges[A]}, blocked={B: NoStartingOffset(B, "no offset", cure="set one")})
     pause = Pause(1_000_000, "ops-1")
 
     def states() -> list[PartitionState]:
-        return [watch.snapshot.partitions[each].state for each in (A, B)]
+        return [harness.snapshot.partitions[each].state for each in (A, B)]
 
-    watch.tracker.discovered(blocked)
-    watch.tracker.paused(pause)
+    harness.tracker.discovered(blocked)
+    harness.tracker.paused(pause)
     assert [PartitionState.PAUSED, PartitionState.BLOCKED] == states()
-    watch.tracker.discovered(blocked)
-    watch.tracker.paused(pause)
+    harness.tracker.discovered(blocked)
+    harness.tracker.paused(pause)
     assert [PartitionState.PAUSED, PartitionState.BLOCKED] == states()
-    assert pause == watch.snapshot.paused
-    watch.tracker.paused(None)
+    assert pause == harness.snapshot.paused
+    harness.tracker.paused(None)
     assert [PartitionState.PLANNED, PartitionState.BLOCKED] == states()
 
 
-def test_a_topic_that_is_deleted_under_a_task(watch: Watch) -> None:
+def test_a_topic_that_is_deleted_under_a_task(harness: TrackerHarness) -> None:
     """A refresh no longer finds the partition, its task still reports, and the next discovery blocks it."""
-    begin(watch, at(A, 0), at(B, 0))
-    watch.tracker.refreshed(SourceOffsets({A: at(A, 0)}))
-    assert [A] == list(watch.snapshot.partitions)
+    begin(harness, at(A, 0), at(B, 0))
+    harness.tracker.refreshed(SourceOffsets({A: at(A, 0)}))
+    assert [A] == list(harness.snapshot.partitions)
 
-    watch.tracker.round_ended([receipt(B, 0, 5, Counts(5, 5))], 1.0)
+    harness.tracker.round_ended([receipt(B, 0, 5, Counts(5, 5))], 1.0)
     found = workload(at(A, 0))
-    watch.tracker.discovered(replace(found, blocked={B: NoStartingOffset(B, "gone", cure="create it")}))
+    harness.tracker.discovered(replace(found, blocked={B: NoStartingOffset(B, "gone", cure="create it")}))
 
-    assert PartitionState.BLOCKED is watch.snapshot.partitions[B].state
+    assert PartitionState.BLOCKED is harness.snapshot.partitions[B].state
 
-    watch.tracker.refreshed(SourceOffsets({A: at(A, 0)}))
-    assert ["gone"] == [problem.cause for problem in watch.snapshot.problems]
-    assert 5 == watch.snapshot.totals.records
+    harness.tracker.refreshed(SourceOffsets({A: at(A, 0)}))
+    assert ["gone"] == [problem.cause for problem in harness.snapshot.problems]
+    assert 5 == harness.snapshot.totals.records
 
 
-def test_a_partition_that_failed_stays_so_until_a_task_has_it_again(watch: Watch) -> None:
+def test_a_partition_that_failed_stays_so_until_a_task_has_it_again(harness: TrackerHarness) -> None:
     """Until then the problem is shown with the error of the task."""
-    begin(watch, at(A, 0))
+    begin(harness, at(A, 0))
     failed = Receipt(A, 0, 0, outcome=Outcome.FAILED, error="raw-0@0: broken")
-    watch.tracker.round_ended([failed], 1.0)
-    watch.tracker.discovered(workload(at(A, 0)))
+    harness.tracker.round_ended([failed], 1.0)
+    harness.tracker.discovered(workload(at(A, 0)))
 
-    assert PartitionState.FAILED is watch.snapshot.partitions[A].state
-    assert ["raw-0@0: broken"] == [problem.cause for problem in watch.snapshot.problems]
+    assert PartitionState.FAILED is harness.snapshot.partitions[A].state
+    assert ["raw-0@0: broken"] == [problem.cause for problem in harness.snapshot.problems]
 
-    watch.tracker.round_began(1, 1, [OffsetRange(A, 0, 0)])
-    assert [] == watch.snapshot.problems
+    harness.tracker.round_began(1, 1, [OffsetRange(A, 0, 0)])
+    assert [] == harness.snapshot.problems
 
 
-def test_a_round_is_shown_from_its_beginning_to_its_end(watch: Watch) -> None:
+def test_a_round_is_shown_from_its_beginning_to_its_end(harness: TrackerHarness) -> None:
     """The snapshot has its number, slots, tasks and the reason for its end."""
-    begin(watch, at(A, 40))
-    watch.tracker.round_ends(Ending.REBALANCE, "partitions were added or removed")
-    watch.tracker.round_ended([receipt(A, 40, 100, Counts(60, 60))], 12.5)
+    begin(harness, at(A, 40))
+    harness.tracker.round_ends(Ending.REBALANCE, "partitions were added or removed")
+    harness.tracker.round_ended([receipt(A, 40, 100, Counts(60, 60))], 12.5)
 
-    ended = watch.snapshot.round
+    ended = harness.snapshot.round
     assert ended is not None
     assert (1, 2, 1, 1, 60) == (ended.number, ended.slots, ended.tasks, ended.partitions, ended.lag_before)
     assert (Ending.REBALANCE, "partitions were added or removed", 12.5) == (ended.ending, ended.reason, ended.seconds)
     assert Counts(60, 60) == ended.counts
 
-    begin(watch, at(A, 100))
-    assert watch.snapshot.round is not None
-    assert (2, None, None) == (watch.snapshot.round.number, watch.snapshot.round.ending, watch.snapshot.round.seconds)
+    begin(harness, at(A, 100))
+    assert harness.snapshot.round is not None
+    assert (2, None, None) == (
+        harness.snapshot.round.number,
+        harness.snapshot.round.ending,
+        harness.snapshot.round.seconds,
+    )
 
 
-def test_an_outage_is_one_problem(watch: Watch) -> None:
+def test_an_outage_is_one_problem(harness: TrackerHarness) -> None:
     """However often a request fails, the outage began once; its end is published once."""
-    watch.tracker.kafka_is_away(Unreachable("connection refused"))
-    watch.now += 30
-    watch.tracker.kafka_is_away(Unreachable("connection refused"))
+    harness.tracker.kafka_is_away(Unreachable("connection refused"))
+    harness.now += 30
+    harness.tracker.kafka_is_away(Unreachable("connection refused"))
 
-    assert [("connection refused", 1_000.0)] == [(each.cause, each.since) for each in watch.snapshot.problems]
+    assert [("connection refused", 1_000.0)] == [(each.cause, each.since) for each in harness.snapshot.problems]
 
     for _ in range(3):
-        watch.tracker.kafka_is_back()
-    assert [] == watch.snapshot.problems
-    assert 3 == len(watch.published)
+        harness.tracker.kafka_is_back()
+    assert [] == harness.snapshot.problems
+    assert 3 == len(harness.published)
 
 
-def test_an_outage_whose_reason_changes_is_still_the_same_outage(watch: Watch) -> None:
+def test_an_outage_whose_reason_changes_is_still_the_same_outage(harness: TrackerHarness) -> None:
     """A broker that returns with another password does not end the outage, which began at the last response."""
-    watch.tracker.kafka_is_away(Unreachable("connection refused"))
-    watch.now += 30
-    watch.tracker.kafka_is_away(NotAllowed("wrong password"))
+    harness.tracker.kafka_is_away(Unreachable("connection refused"))
+    harness.now += 30
+    harness.tracker.kafka_is_away(NotAllowed("wrong password"))
 
-    assert [("wrong password", 1_000.0)] == [(each.cause, each.since) for each in watch.snapshot.problems]
+    assert [("wrong password", 1_000.0)] == [(each.cause, each.since) for each in harness.snapshot.problems]
 
 
-def test_a_running_partition_that_cannot_be_read_has_a_problem(watch: Watch) -> None:
+def test_a_running_partition_that_cannot_be_read_has_a_problem(harness: TrackerHarness) -> None:
     """Its state and last known offset stay; the problem ends when it responds."""
-    begin(watch, at(A, 10), at(B, 10))
-    watch.tracker.refreshed(SourceOffsets({A: at(A, 20), B: at(B, 10)}, frozenset({B})))
+    begin(harness, at(A, 10), at(B, 10))
+    harness.tracker.refreshed(SourceOffsets({A: at(A, 20), B: at(B, 10)}, frozenset({B})))
 
-    a, b = watch.snapshot.partitions[A], watch.snapshot.partitions[B]
+    a, b = harness.snapshot.partitions[A], harness.snapshot.partitions[B]
     assert (PartitionState.RUNNING, None) == (a.state, a.problem)
     assert (PartitionState.RUNNING, 10) == (b.state, b.committed)
     assert b.problem is not None
     assert "no leader" in b.problem.cause
 
-    watch.tracker.refreshed(SourceOffsets({A: at(A, 20), B: at(B, 30)}))
-    assert [] == watch.snapshot.problems
+    harness.tracker.refreshed(SourceOffsets({A: at(A, 20), B: at(B, 30)}))
+    assert [] == harness.snapshot.problems
 
 
-def test_a_partition_whose_output_nobody_takes_has_a_problem_from_the_first_discovery(watch: Watch) -> None:
+def test_a_partition_whose_output_nobody_takes_has_a_problem_from_the_first_discovery(harness: TrackerHarness) -> None:
     """It is the same before and while a task has the partition, and ends when a discovery no longer finds it."""
     found = workload(at(A, 10), at(B, 10))
     lost = replace(found, undeliverable={B: Undeliverable(B, "clean-1 has no leader")})
     for _ in range(2):
-        watch.tracker.discovered(lost)
-        assert [("clean-1 has no leader", 1_000.0)] == [(each.cause, each.since) for each in watch.snapshot.problems]
-        watch.now += 10
-        watch.tracker.round_began(2, 1, list(found.ranges.values()))
-        assert [("clean-1 has no leader", 1_000.0)] == [(each.cause, each.since) for each in watch.snapshot.problems]
+        harness.tracker.discovered(lost)
+        assert [("clean-1 has no leader", 1_000.0)] == [(each.cause, each.since) for each in harness.snapshot.problems]
+        harness.now += 10
+        harness.tracker.round_began(2, 1, list(found.ranges.values()))
+        assert [("clean-1 has no leader", 1_000.0)] == [(each.cause, each.since) for each in harness.snapshot.problems]
 
-        watch.tracker.round_ended([receipt(B, 10, 10, Counts())], 1.0)
-        assert [("clean-1 has no leader", 1_000.0)] == [(each.cause, each.since) for each in watch.snapshot.problems]
+        harness.tracker.round_ended([receipt(B, 10, 10, Counts())], 1.0)
+        assert [("clean-1 has no leader", 1_000.0)] == [(each.cause, each.since) for each in harness.snapshot.problems]
 
-    watch.tracker.discovered(found)
-    assert [] == watch.snapshot.problems
+    harness.tracker.discovered(found)
+    assert [] == harness.snapshot.problems
 
 
-def test_another_problem_of_a_partition_begins_anew(watch: Watch) -> None:
+def test_another_problem_of_a_partition_begins_anew(harness: TrackerHarness) -> None:
     """It has its own cause and beginning."""
-    begin(watch, at(A, 10))
-    watch.tracker.refreshed(SourceOffsets({A: at(A, 10)}, frozenset({A})))
-    watch.now += 10
+    begin(harness, at(A, 10))
+    harness.tracker.refreshed(SourceOffsets({A: at(A, 10)}, frozenset({A})))
+    harness.now += 10
     undeliverable = {A: Undeliverable(A, "clean-0 has no leader")}
-    watch.tracker.refreshed(SourceOffsets({A: at(A, 10)}, undeliverable=undeliverable))
+    harness.tracker.refreshed(SourceOffsets({A: at(A, 10)}, undeliverable=undeliverable))
 
-    assert [("clean-0 has no leader", 1_010.0)] == [(each.cause, each.since) for each in watch.snapshot.problems]
+    assert [("clean-0 has no leader", 1_010.0)] == [(each.cause, each.since) for each in harness.snapshot.problems]
 
 
-def test_what_a_task_got_over_is_known(watch: Watch) -> None:
+def test_what_a_task_got_over_is_known(harness: TrackerHarness) -> None:
     """The last such error is kept, and the replaced producers are counted; an error that ended the task is a problem."""
-    begin(watch, at(A, 0))
+    begin(harness, at(A, 0))
     receipts = [
         receipt(A, 0, 10, Counts(10, 10), error="slow", reopened=2),
         receipt(A, 10, 20, Counts(20, 20)),
@@ -365,103 +371,103 @@ def test_what_a_task_got_over_is_known(watch: Watch) -> None:
 
     known = []
     for each in receipts:
-        watch.tracker.round_ended([each], 1.0)
-        status = watch.snapshot.partitions[A]
+        harness.tracker.round_ended([each], 1.0)
+        status = harness.snapshot.partitions[A]
         known.append((status.recovered, status.reopened, str(status.problem or "")))
 
     assert [("slow", 2, ""), ("slow", 2, ""), ("slow", 3, "broken"), ("slower", 4, "")] == known
 
 
-def test_a_lag_is_what_a_round_is_to_read(watch: Watch) -> None:
+def test_a_lag_is_what_a_round_is_to_read(harness: TrackerHarness) -> None:
     """It extends from the chosen start to the agreed end. A partition that cannot be planned lags by all its records."""
     offsets = {each: at(each, None) for each in (A, B)}
-    watch.tracker.discovered(Workload(offsets, ranges={A: OffsetRange(A, None, 50, 80)}))
+    harness.tracker.discovered(Workload(offsets, ranges={A: OffsetRange(A, None, 50, 80)}))
 
-    assert {A: 30, B: 100} == {each: status.lag for each, status in watch.snapshot.partitions.items()}
+    assert {A: 30, B: 100} == {each: status.lag for each, status in harness.snapshot.partitions.items()}
 
-    watch.tracker.round_began(1, 1, [OffsetRange(A, None, 50, 70)])
-    watch.tracker.refreshed(SourceOffsets(offsets))
-    assert {A: 20, B: 100} == {each: status.lag for each, status in watch.snapshot.partitions.items()}
+    harness.tracker.round_began(1, 1, [OffsetRange(A, None, 50, 70)])
+    harness.tracker.refreshed(SourceOffsets(offsets))
+    assert {A: 20, B: 100} == {each: status.lag for each, status in harness.snapshot.partitions.items()}
 
 
-def test_a_partition_whose_task_has_ended_has_no_problem_left(watch: Watch) -> None:
+def test_a_partition_whose_task_has_ended_has_no_problem_left(harness: TrackerHarness) -> None:
     """It could not be read for a while, but its task has reported since."""
-    begin(watch, at(A, 10))
-    watch.tracker.refreshed(SourceOffsets({A: at(A, 10)}, frozenset({A})))
-    assert watch.snapshot.problems
+    begin(harness, at(A, 10))
+    harness.tracker.refreshed(SourceOffsets({A: at(A, 10)}, frozenset({A})))
+    assert harness.snapshot.problems
 
-    watch.tracker.round_ended([receipt(A, 10, 20, Counts(10, 10))], 1.0)
-    assert [] == watch.snapshot.problems
+    harness.tracker.round_ended([receipt(A, 10, 20, Counts(10, 10))], 1.0)
+    assert [] == harness.snapshot.problems
 
 
-def test_a_snapshot_never_changes(watch: Watch) -> None:
+def test_a_snapshot_never_changes(harness: TrackerHarness) -> None:
     """A snapshot is frozen; a change makes a new one."""
-    begin(watch, at(A, 0))
-    first, kept = watch.snapshot, replace(watch.snapshot)
+    begin(harness, at(A, 0))
+    first, kept = harness.snapshot, replace(harness.snapshot)
 
-    watch.tracker.refreshed(SourceOffsets({A: at(A, 50, Counts(50, 50))}))
-    watch.tracker.stopped("done")
+    harness.tracker.refreshed(SourceOffsets({A: at(A, 50, Counts(50, 50))}))
+    harness.tracker.stopped("done")
 
     assert first == kept
-    assert first is not watch.snapshot
-    assert (Phase.STOPPED, "done") == (watch.snapshot.phase, watch.snapshot.cause)
-    assert watch.published[-1] is watch.snapshot
+    assert first is not harness.snapshot
+    assert (Phase.STOPPED, "done") == (harness.snapshot.phase, harness.snapshot.cause)
+    assert harness.published[-1] is harness.snapshot
 
 
-def test_a_blocked_partition_that_is_tried_again(watch: Watch) -> None:
+def test_a_blocked_partition_that_is_tried_again(harness: TrackerHarness) -> None:
     """It stays blocked until its offset moves, as the note beside that says to whoever looks there."""
     told = str(OffsetMetadata("id", blocked="refused: raise the limit"))
     noted = replace(at(A, 40), committed=CommittedOffset(40, told))
-    begin(watch, at(A, 40))
-    watch.tracker.round_ended([Receipt(A, 0, 40, outcome=Outcome.BLOCKED, error="refused", cure="raise it")], 10.0)
+    begin(harness, at(A, 40))
+    harness.tracker.round_ended([Receipt(A, 0, 40, outcome=Outcome.BLOCKED, error="refused", cure="raise it")], 10.0)
 
     def state() -> tuple[PartitionState, bool, float]:
-        status = watch.snapshot.partitions[A]
+        status = harness.snapshot.partitions[A]
         return status.state, status.problem is not None, status.since
 
-    watch.now += 60
-    begin(watch, noted)
+    harness.now += 60
+    begin(harness, noted)
     planned = state()
-    watch.tracker.refreshed(SourceOffsets({A: noted}))
+    harness.tracker.refreshed(SourceOffsets({A: noted}))
     tried = state()
-    watch.tracker.refreshed(SourceOffsets({A: at(A, 41)}))
+    harness.tracker.refreshed(SourceOffsets({A: at(A, 41)}))
 
     assert (PartitionState.BLOCKED, True, 1_000.0) == planned == tried
     assert (PartitionState.RUNNING, False, 1_060.0) == state()
 
 
-def test_a_partition_that_a_task_found_blocked_is_shown_at_once(watch: Watch) -> None:
+def test_a_partition_that_a_task_found_blocked_is_shown_at_once(harness: TrackerHarness) -> None:
     """Its problem has the offset and the cure. The same finding of the next discovery does not restart its age."""
-    begin(watch, at(A, 40))
+    begin(harness, at(A, 40))
     receipt = Receipt(A, 0, 40, outcome=Outcome.BLOCKED, error="refused", cure="raise the limit")
 
-    watch.tracker.round_ended([receipt], 10.0)
-    watch.now += 5
-    watch.tracker.discovered(Workload({A: at(A, 40)}, ranges={}, blocked={A: blocked_by(receipt)}))
+    harness.tracker.round_ended([receipt], 10.0)
+    harness.now += 5
+    harness.tracker.discovered(Workload({A: at(A, 40)}, ranges={}, blocked={A: blocked_by(receipt)}))
 
-    status = watch.snapshot.partitions[A]
+    status = harness.snapshot.partitions[A]
     assert (PartitionState.BLOCKED, "raw-0@40: refused: raise the limit") == (status.state, str(status.problem))
     assert 1_000.0 == (status.problem and status.problem.since) == status.since
 
 
-def test_a_partition_that_a_task_found_cut_is_not_blocked_yet(watch: Watch) -> None:
+def test_a_partition_that_a_task_found_cut_is_not_blocked_yet(harness: TrackerHarness) -> None:
     """Its topic may have been created again, or out.of.range may go on: the next discovery decides."""
-    begin(watch, at(A, 40))
+    begin(harness, at(A, 40))
 
-    watch.tracker.round_ended([Receipt(A, 0, 40, outcome=Outcome.BLOCKED, error="cut", cut=30)], 10.0)
+    harness.tracker.round_ended([Receipt(A, 0, 40, outcome=Outcome.BLOCKED, error="cut", cut=30)], 10.0)
 
-    status = watch.snapshot.partitions[A]
+    status = harness.snapshot.partitions[A]
     assert (PartitionState.FAILED, "cut") == (status.state, str(status.problem))
 
 
-def test_an_open_transaction_has_an_age(watch: Watch) -> None:
+def test_an_open_transaction_has_an_age(harness: TrackerHarness) -> None:
     """It begins when records first wait behind the last stable offset, and again whenever that offset moves."""
 
     def look(last_stable: int, end: int) -> float | None:
-        watch.now += 10
+        harness.now += 10
         offsets = PartitionOffsets(A, "id", Watermarks(0, last_stable, end), CommittedOffset(5))
-        watch.tracker.refreshed(SourceOffsets({A: offsets}))
-        return watch.snapshot.partitions[A].unstable_since
+        harness.tracker.refreshed(SourceOffsets({A: offsets}))
+        return harness.snapshot.partitions[A].unstable_since
 
     assert [None, 1_020.0, 1_020.0, 1_040.0, None, 1_060.0] == [
         look(10, 10),
@@ -473,81 +479,83 @@ def test_an_open_transaction_has_an_age(watch: Watch) -> None:
     ]
 
 
-def test_another_service_is_a_problem_while_it_works(watch: Watch) -> None:
+def test_another_service_is_a_problem_while_it_works(harness: TrackerHarness) -> None:
     """Its beginning does not move, and it ends when the other run is gone."""
     rival = Owner(5, "there", "clean")
     for _ in range(2):
-        watch.now += 10
-        watch.tracker.refreshed(SourceOffsets({A: at(A, 40)}, rival=rival))
+        harness.now += 10
+        harness.tracker.refreshed(SourceOffsets({A: at(A, 40)}, rival=rival))
 
-    (problem,) = watch.snapshot.problems
+    (problem,) = harness.snapshot.problems
     assert (1_010.0, True) == (problem.since, str(rival) in str(problem))
-    watch.tracker.refreshed(SourceOffsets({A: at(A, 40)}))
-    assert watch.snapshot.rival is None
+    harness.tracker.refreshed(SourceOffsets({A: at(A, 40)}))
+    assert harness.snapshot.rival is None
 
 
-def test_what_to_do_about_another_service(watch: Watch) -> None:
+def test_what_to_do_about_another_service(harness: TrackerHarness) -> None:
     """One that stands by needs nothing; two that work would fence each other."""
 
     def cure() -> str:
-        watch.tracker.refreshed(SourceOffsets({A: at(A, 40)}, rival=Owner(5, "there", "clean")))
-        return watch.snapshot.problems[0].cure
+        harness.tracker.refreshed(SourceOffsets({A: at(A, 40)}, rival=Owner(5, "there", "clean")))
+        return harness.snapshot.problems[0].cure
 
     assert "nothing to do" in cure()
-    begin(watch, at(A, 40))
+    begin(harness, at(A, 40))
     assert "stop it" in cure()
 
 
 @pytest.mark.parametrize("look", ["discovered", "refreshed"])
-def test_a_mirror_that_fails_is_a_problem(watch: Watch, look: str) -> None:
+def test_a_mirror_that_fails_is_a_problem(harness: TrackerHarness, look: str) -> None:
     """Its problem has beginning and cause; a working mirror is shown without a problem."""
     failing, well = MirrorStatus("redis", 3, 1, "refused", 990.0), MirrorStatus("mysql", 7)
     found = workload(at(A, 40)) if look == "discovered" else SourceOffsets({A: at(A, 40)})
 
-    getattr(watch.tracker, look)(replace(found, mirrors=(failing, well)))
+    getattr(harness.tracker, look)(replace(found, mirrors=(failing, well)))
 
-    assert (failing, well) == watch.snapshot.mirrors
-    assert [("mirror redis fails: refused", 990.0)] == [(each.cause, each.since) for each in watch.snapshot.problems]
+    assert (failing, well) == harness.snapshot.mirrors
+    assert [("mirror redis fails: refused", 990.0)] == [(each.cause, each.since) for each in harness.snapshot.problems]
 
 
-def test_the_window_has_each_look(watch: Watch) -> None:
+def test_the_window_has_each_look(harness: TrackerHarness) -> None:
     """It has the last stable offset, the progress and the counts; the service's hour has the totals and the lag."""
-    begin(watch, at(A, 40, Counts(9, 9)), at(B, None))
-    watch.now += 10
-    watch.tracker.refreshed(SourceOffsets({A: at(A, 60, Counts(29, 26, {"empty": 3})), B: at(B, 10)}))
+    begin(harness, at(A, 40, Counts(9, 9)), at(B, None))
+    harness.now += 10
+    harness.tracker.refreshed(SourceOffsets({A: at(A, 60, Counts(29, 26, {"empty": 3})), B: at(B, 10)}))
 
-    assert [(1_000, 100, 40, 0), (1_010, 100, 60, 20)] == [tuple(each) for each in watch.snapshot.partitions[A].points]
-    assert [(1_000, 0, 0, 0, 160), (1_010, 20, 17, 3, 130)] == [tuple(each) for each in watch.snapshot.hour]
-    assert 1_010 == watch.snapshot.looked
+    assert [(1_000, 100, 40, 0), (1_010, 100, 60, 20)] == [
+        tuple(each) for each in harness.snapshot.partitions[A].points
+    ]
+    assert [(1_000, 0, 0, 0, 160), (1_010, 20, 17, 3, 130)] == [tuple(each) for each in harness.snapshot.hour]
+    assert 1_010 == harness.snapshot.looked
 
 
-def test_the_last_commit_is_when_the_offset_moved(watch: Watch) -> None:
+def test_the_last_commit_is_when_the_offset_moved(harness: TrackerHarness) -> None:
     """The first look shows no movement, and there is none in an outage; a receipt shows one, too."""
 
     def moved() -> float | None:
-        watch.now += 10
-        return watch.snapshot.partitions[A].moved
+        harness.now += 10
+        return harness.snapshot.partitions[A].moved
 
-    begin(watch, at(A, 40))
+    begin(harness, at(A, 40))
     seen = [moved()]
-    watch.tracker.refreshed(SourceOffsets({A: at(A, 60)}))
+    harness.tracker.refreshed(SourceOffsets({A: at(A, 60)}))
     seen += [moved(), moved()]
-    watch.tracker.refreshed(SourceOffsets({A: at(A, 60)}))
+    harness.tracker.refreshed(SourceOffsets({A: at(A, 60)}))
     seen.append(moved())
-    watch.tracker.kafka_is_away(Unreachable("connection refused"))
-    watch.tracker.round_ended([receipt(A, 60, 70, Counts(10, 10))], 1.0)
+    harness.tracker.kafka_is_away(Unreachable("connection refused"))
+    harness.tracker.round_ended([receipt(A, 60, 70, Counts(10, 10))], 1.0)
 
     assert [None, 1_010, 1_010, 1_010, 1_040] == [*seen, moved()]
-    assert 1_030 == watch.snapshot.looked
+    assert 1_030 == harness.snapshot.looked
 
 
-def test_what_retention_took_is_counted_once(watch: Watch) -> None:
+def test_what_retention_took_is_counted_once(harness: TrackerHarness) -> None:
     """More is deleted while the partition is blocked; when it resumes, nothing is counted twice."""
 
     def look(log_start: int, committed: int) -> int:
         offsets = PartitionOffsets(A, "id", Watermarks(log_start, 100, 100), CommittedOffset(committed))
-        watch.tracker.discovered(Workload({A: offsets}, ranges={}, blocked={A: NoStartingOffset(A, "lost")}))
-        return watch.snapshot.partitions[A].lost
+        harness.tracker.discovered(Workload({A: offsets}, ranges={}, blocked={A: NoStartingOffset(A, "lost")}))
+        return harness.snapshot.partitions[A].lost
 
     assert [0, 20, 20, 30, 30, 35] == [
         look(0, 30),
@@ -559,54 +567,58 @@ def test_what_retention_took_is_counted_once(watch: Watch) -> None:
     ]
 
 
-def test_a_partition_that_somebody_took_counts_that(watch: Watch) -> None:
+def test_a_partition_that_somebody_took_counts_that(harness: TrackerHarness) -> None:
     """Each discovery has the partitions lost to other owners since the last one."""
     for _ in range(2):
-        watch.tracker.discovered(replace(workload(at(A, 0), at(B, 0)), fenced={A: Owner(1, "there", "clean")}))
+        harness.tracker.discovered(replace(workload(at(A, 0), at(B, 0)), fenced={A: Owner(1, "there", "clean")}))
 
-    assert [2, 0] == [watch.snapshot.partitions[each].fenced for each in (A, B)]
+    assert [2, 0] == [harness.snapshot.partitions[each].fenced for each in (A, B)]
 
 
-def test_rounds_that_ended_are_remembered_with_their_reason(watch: Watch) -> None:
+def test_rounds_that_ended_are_remembered_with_their_reason(harness: TrackerHarness) -> None:
     """Twenty are kept in full; of all of them, the number by ending is kept."""
     for number in range(30):
-        begin(watch, at(A, number))
-        watch.tracker.round_ends(Ending.REBALANCE, f"reason {number}")
-        watch.tracker.round_ended([receipt(A, number, number + 1, Counts(number, number))], 2.0)
-    begin(watch, at(A, 30))
-    watch.tracker.round_lost(SparkFailed("no executor"), 3.0)
+        begin(harness, at(A, number))
+        harness.tracker.round_ends(Ending.REBALANCE, f"reason {number}")
+        harness.tracker.round_ended([receipt(A, number, number + 1, Counts(number, number))], 2.0)
+    begin(harness, at(A, 30))
+    harness.tracker.round_lost(SparkFailed("no executor"), 3.0)
 
-    assert {Ending.REBALANCE: 30, Ending.LOST: 1} == watch.snapshot.endings
-    assert (20, 12, 31) == (len(watch.snapshot.ended), watch.snapshot.ended[0].number, watch.snapshot.ended[-1].number)
-    assert ["reason 29", "no executor"] == [each.reason for each in watch.snapshot.ended[-2:]]
+    assert {Ending.REBALANCE: 30, Ending.LOST: 1} == harness.snapshot.endings
+    assert (20, 12, 31) == (
+        len(harness.snapshot.ended),
+        harness.snapshot.ended[0].number,
+        harness.snapshot.ended[-1].number,
+    )
+    assert ["reason 29", "no executor"] == [each.reason for each in harness.snapshot.ended[-2:]]
 
 
-def test_a_heartbeat_tells_nobody(watch: Watch) -> None:
+def test_a_heartbeat_tells_nobody(harness: TrackerHarness) -> None:
     """It only updates the last heartbeat, as each change does."""
-    begin(watch, at(A, 0))
-    before, published = watch.snapshot, len(watch.published)
-    watch.now += 5
-    watch.tracker.beat()
+    begin(harness, at(A, 0))
+    before, published = harness.snapshot, len(harness.published)
+    harness.now += 5
+    harness.tracker.beat()
 
-    assert (published, replace(before, alive=1_005.0)) == (len(watch.published), watch.snapshot)
-    watch.now += 5
-    watch.tracker.stopping("SIGTERM")
-    assert (1_010, 1_010) == (watch.snapshot.alive, watch.snapshot.at)
+    assert (published, replace(before, alive=1_005.0)) == (len(harness.published), harness.snapshot)
+    harness.now += 5
+    harness.tracker.stopping("SIGTERM")
+    assert (1_010, 1_010) == (harness.snapshot.alive, harness.snapshot.at)
 
 
-def test_a_service_that_leaves_begins_rounds_and_is_leaving_still(watch: Watch) -> None:
+def test_a_service_that_leaves_begins_rounds_and_is_leaving_still(harness: TrackerHarness) -> None:
     """It is reported repeatedly but published once; before a signal there is nothing to report."""
-    begin(watch, at(A, 0))
-    watch.tracker.leaving("")
-    assert Phase.RUNNING is watch.snapshot.phase
-    published = len(watch.published)
+    begin(harness, at(A, 0))
+    harness.tracker.leaving("")
+    assert Phase.RUNNING is harness.snapshot.phase
+    published = len(harness.published)
 
-    watch.tracker.leaving("SIGTERM")
-    watch.tracker.leaving("SIGTERM")
-    assert published + 1 == len(watch.published)
-    begin(watch, at(A, 0))
+    harness.tracker.leaving("SIGTERM")
+    harness.tracker.leaving("SIGTERM")
+    assert published + 1 == len(harness.published)
+    begin(harness, at(A, 0))
 
-    assert (Phase.LEAVING, "SIGTERM") == (watch.snapshot.phase, watch.snapshot.cause)
+    assert (Phase.LEAVING, "SIGTERM") == (harness.snapshot.phase, harness.snapshot.cause)
 
 
 class Ages:
@@ -624,40 +636,40 @@ class Ages:
 class TestAges:
     """The age of waiting records."""
 
-    def look(self, watch: Watch, committed: int | None, ages: Ages) -> tuple[float | None, float | None]:
-        watch.now += 10
-        watch.tracker.refreshed(SourceOffsets({A: at(A, committed)}))
-        watch.tracker.aged(ages)
-        status = watch.snapshot.partitions[A]
-        return status.lag_seconds, status.retention_margin(watch.now)
+    def look(self, harness: TrackerHarness, committed: int | None, ages: Ages) -> tuple[float | None, float | None]:
+        harness.now += 10
+        harness.tracker.refreshed(SourceOffsets({A: at(A, committed)}))
+        harness.tracker.aged(ages)
+        status = harness.snapshot.partitions[A]
+        return status.lag_seconds, status.retention_margin(harness.now)
 
-    def test_a_record_that_waits_has_an_age(self, watch: Watch) -> None:
+    def test_a_record_that_waits_has_an_age(self, harness: TrackerHarness) -> None:
         """
         It is that of the last look or an earlier one, because later records are younger.
 
         Once nothing waited, or the offset was moved back, it says nothing about the records that wait now.
         """
-        begin(watch, at(A, 40))
+        begin(harness, at(A, 40))
         ages = Ages()
         ages.found = {A: FirstWaiting(900.0, 3_600.0)}
-        assert (110.0, 3_490.0) == self.look(watch, 60, ages)
+        assert (110.0, 3_490.0) == self.look(harness, 60, ages)
         ages.found = {}
-        assert (120.0, 3_480.0) == self.look(watch, 70, ages)
-        assert (None, None) == self.look(watch, 50, ages)
+        assert (120.0, 3_480.0) == self.look(harness, 70, ages)
+        assert (None, None) == self.look(harness, 50, ages)
         ages.found = {A: FirstWaiting(900.0, 3_600.0)}
-        self.look(watch, 50, ages)
-        assert (0.0, None) == self.look(watch, 100, ages)
+        self.look(harness, 50, ages)
+        assert (0.0, None) == self.look(harness, 100, ages)
         ages.found = {}
-        assert (None, None) == self.look(watch, 90, ages)
+        assert (None, None) == self.look(harness, 90, ages)
 
-    def test_only_what_lags_is_read(self, watch: Watch) -> None:
+    def test_only_what_lags_is_read(self, harness: TrackerHarness) -> None:
         """It is read from its next offset, or else from the planned start, if its leader responds."""
-        begin(watch, at(A, None), at(B, 100))
+        begin(harness, at(A, None), at(B, 100))
         ages = Ages()
 
-        watch.tracker.aged(ages)
-        watch.tracker.refreshed(SourceOffsets({A: at(A, None), B: at(B, 100)}, frozenset({A})))
-        watch.tracker.aged(ages)
+        harness.tracker.aged(ages)
+        harness.tracker.refreshed(SourceOffsets({A: at(A, None), B: at(B, 100)}, frozenset({A})))
+        harness.tracker.aged(ages)
         assert [{A: 0}, {}] == ages.asked
 
 
@@ -669,40 +681,40 @@ class TestTimes:
         metadata = str(OffsetMetadata("id", 0, Counts(1, 1), owner=Owner(run, "here", "clean"), report=report))
         return PartitionOffsets(partition, "id", Watermarks(0, 100, 120), CommittedOffset(40, metadata))
 
-    def look(self, watch: Watch, *offsets: PartitionOffsets) -> dict[int, float]:
-        watch.tracker.refreshed(SourceOffsets({each.partition: each for each in offsets}))
-        return {task: times.waits for task, times in watch.snapshot.tasks.items()}
+    def look(self, harness: TrackerHarness, *offsets: PartitionOffsets) -> dict[int, float]:
+        harness.tracker.refreshed(SourceOffsets({each.partition: each for each in offsets}))
+        return {task: times.waits for task, times in harness.snapshot.tasks.items()}
 
-    def test_they_are_counted_once(self, watch: Watch) -> None:
+    def test_they_are_counted_once(self, harness: TrackerHarness) -> None:
         """However often they are seen, and on whichever partition; an older report has no effect."""
         first = Attempt(1, 0)
 
-        assert {0: 3} == self.look(watch, self.told(A, 3, first))
-        assert {0: 3} == self.look(watch, self.told(A, 3, first))
-        assert {0: 5} == self.look(watch, self.told(A, 3, first), self.told(B, 5, first))
-        assert {0: 6} == self.look(watch, self.told(B, 6, first), self.told(A, 3, first))
-        assert {0: 6, 1: 2} == self.look(watch, self.told(B, 6, first), self.told(A, 2, Attempt(1, 1)))
-        assert 6 == watch.snapshot.tasks[0].commit.seconds
+        assert {0: 3} == self.look(harness, self.told(A, 3, first))
+        assert {0: 3} == self.look(harness, self.told(A, 3, first))
+        assert {0: 5} == self.look(harness, self.told(A, 3, first), self.told(B, 5, first))
+        assert {0: 6} == self.look(harness, self.told(B, 6, first), self.told(A, 3, first))
+        assert {0: 6, 1: 2} == self.look(harness, self.told(B, 6, first), self.told(A, 2, Attempt(1, 1)))
+        assert 6 == harness.snapshot.tasks[0].commit.seconds
 
-    def test_a_round_goes_on_counting(self, watch: Watch) -> None:
+    def test_a_round_goes_on_counting(self, harness: TrackerHarness) -> None:
         """Its task starts from zero, and so does a retry; late reports of the previous round do not count."""
-        self.look(watch, self.told(A, 3, Attempt(1, 0)))
+        self.look(harness, self.told(A, 3, Attempt(1, 0)))
 
-        assert {0: 4} == self.look(watch, self.told(A, 3, Attempt(1, 0)), self.told(B, 1, Attempt(2, 0)))
-        assert {0: 4} == self.look(watch, self.told(A, 7, Attempt(1, 0)), self.told(B, 1, Attempt(2, 0)))
-        assert {0: 9} == self.look(watch, self.told(B, 5, Attempt(2, 0, 1)))
+        assert {0: 4} == self.look(harness, self.told(A, 3, Attempt(1, 0)), self.told(B, 1, Attempt(2, 0)))
+        assert {0: 4} == self.look(harness, self.told(A, 7, Attempt(1, 0)), self.told(B, 1, Attempt(2, 0)))
+        assert {0: 9} == self.look(harness, self.told(B, 5, Attempt(2, 0, 1)))
 
-    def test_those_of_an_earlier_run_are_not_ours(self, watch: Watch) -> None:
+    def test_those_of_an_earlier_run_are_not_ours(self, harness: TrackerHarness) -> None:
         """They still exist when the service starts."""
-        assert {} == self.look(watch, self.told(A, 3, Attempt(9, 0), run=999_999))
-        assert {0: 1} == self.look(watch, self.told(A, 1, Attempt(1, 0)))
+        assert {} == self.look(harness, self.told(A, 3, Attempt(9, 0), run=999_999))
+        assert {0: 1} == self.look(harness, self.told(A, 1, Attempt(1, 0)))
 
-    def test_the_last_report_of_a_round_counts(self, watch: Watch) -> None:
+    def test_the_last_report_of_a_round_counts(self, harness: TrackerHarness) -> None:
         """It comes with the receipts."""
         at_the_end = self.told(A, 3, Attempt(1, 0)).committed
         assert at_the_end is not None
-        begin(watch, at(A, 40))
+        begin(harness, at(A, 40))
 
-        watch.tracker.round_ended([Receipt(A, 40, 40, metadata=at_the_end.metadata)], 1.0)
+        harness.tracker.round_ended([Receipt(A, 40, 40, metadata=at_the_end.metadata)], 1.0)
 
-        assert 3 == watch.snapshot.tasks[0].waits
+        assert 3 == harness.snapshot.tasks[0].waits

@@ -24,8 +24,8 @@ from tests.fakes import (
     FakeOffsets,
     Mishap,
     Point,
-    Record,
     Script,
+    SourceRecord,
     Trouble,
     make_assignment,
     make_task_config,
@@ -39,12 +39,12 @@ EARLIER = str(OffsetMetadata("", 0, Counts(40, 40), owner=Owner(4, "here", "clea
 HALF = BreakerLimit(0.5, minimum=20, seconds=60)
 
 
-def good(records: int) -> list[Record | None]:
-    return [Record(line(n)) for n in range(records)]
+def good(records: int) -> list[SourceRecord | None]:
+    return [SourceRecord(line(n)) for n in range(records)]
 
 
-def bad(records: int) -> list[Record | None]:
-    return [Record(b"rubbish")] * records
+def bad(records: int) -> list[SourceRecord | None]:
+    return [SourceRecord(b"rubbish")] * records
 
 
 def cleanse(

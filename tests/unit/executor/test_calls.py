@@ -31,10 +31,11 @@ class FakeLane:
         self.writer = SimpleNamespace(full=False)
         self.running: FakeLane | None = self
         self.outcome: Outcome | None = None
-        self.let_go = threading.Event()
+        self.began, self.let_go = threading.Event(), threading.Event()
         self.did: list[str] = []
 
     def waits(self) -> None:
+        self.began.set()
         assert self.let_go.wait(20)
         self.writer.full = False
         if self.outcome is not None:
@@ -67,7 +68,7 @@ class FakeLane:
     send_rest = waits
 
 
-class Stage:
+class CallsHarness:
     """Lanes and the calls under test; time passes only when a test says so."""
 
     def __init__(self) -> None:
@@ -85,8 +86,7 @@ class Stage:
     def hanging(self, lane: Lane) -> Lane:
         """Return the lane after starting a hanging call for it."""
         self.start(lane)
-        began = self.calls._calls[lane]
-        self.until(lambda: began.began is not None)
+        self.until(cast("FakeLane", lane).began.is_set)
         self.clock.now += 2 * HANGS_SECONDS
         return lane
 
@@ -108,9 +108,9 @@ class Stage:
 
 
 @pytest.fixture
-def stage() -> Iterator[Stage]:
-    """Yield a stage, then release everything that hangs."""
-    made = Stage()
+def harness() -> Iterator[CallsHarness]:
+    """Yield the harness, then release everything that hangs."""
+    made = CallsHarness()
     with made.watchdog:
         yield made
     for lane in made.lanes:
@@ -118,341 +118,353 @@ def stage() -> Iterator[Stage]:
     made.threads.shutdown()
 
 
-def test_lanes_that_hang_take_no_thread_from_the_others(stage: Stage) -> None:
+def test_lanes_that_hang_take_no_thread_from_the_others(harness: CallsHarness) -> None:
     """However many lanes hang, each other lane gets its turn as soon as those before it count as hanging."""
     for _ in range(LANES):
-        stage.start(stage.lane())
-    well = stage.lane()
+        harness.start(harness.lane())
+    well = harness.lane()
     cast("FakeLane", well).let_go.set()
-    stage.start(well)
-    assert stage.calls.crowded
+    harness.start(well)
+    assert harness.calls.crowded
 
-    stage.until(lambda: well not in stage.calls, tick=HANGS_SECONDS)
+    harness.until(lambda: well not in harness.calls, tick=HANGS_SECONDS)
 
-    assert not stage.calls.crowded
+    assert not harness.calls.crowded
 
 
-def test_a_lane_in_trouble_waits_in_a_queue_of_its_own(stage: Stage) -> None:
+def test_a_lane_in_trouble_waits_in_a_queue_of_its_own(harness: CallsHarness) -> None:
     """Its next call may well hang again, so it must not delay a healthy lane even for a moment."""
     for _ in range(LANES):
-        stage.start(stage.lane(troubled=True))
-    well = stage.lane()
+        harness.start(harness.lane(troubled=True))
+    well = harness.lane()
     cast("FakeLane", well).let_go.set()
-    stage.start(well)
+    harness.start(well)
 
-    stage.until(lambda: well not in stage.calls)
+    harness.until(lambda: well not in harness.calls)
 
-    assert not stage.calls.crowded
+    assert not harness.calls.crowded
 
 
-def test_lanes_in_trouble_take_no_thread_from_each_other_for_long(stage: Stage) -> None:
+def test_lanes_in_trouble_take_no_thread_from_each_other_for_long(harness: CallsHarness) -> None:
     """However many of them hang, one that has recovered opens again."""
     for _ in range(LANES):
-        stage.start(stage.lane(troubled=True))
-    over = stage.lane(troubled=True)
+        harness.start(harness.lane(troubled=True))
+    over = harness.lane(troubled=True)
     cast("FakeLane", over).let_go.set()
-    stage.start(over)
+    harness.start(over)
 
-    stage.until(lambda: over not in stage.calls, tick=HANGS_SECONDS)
+    harness.until(lambda: over not in harness.calls, tick=HANGS_SECONDS)
 
-    assert LANES == len(stage.calls.ends)
+    assert LANES == len(harness.calls.ends)
 
 
-def test_threads_of_calls_that_hung_leave(stage: Stage) -> None:
+def test_threads_of_calls_that_hung_leave(harness: CallsHarness) -> None:
     """When all calls continue at once, no more run in parallel than usual."""
     for _ in range(LANES):
-        stage.start(stage.lane())
-    stage.until(lambda: not stage.calls.crowded, tick=HANGS_SECONDS)
-    for each in stage.lanes:
+        harness.start(harness.lane())
+    harness.until(lambda: not harness.calls.crowded, tick=HANGS_SECONDS)
+    for each in harness.lanes:
         each.let_go.set()
-    stage.until(lambda: not stage.calls.ends)
-    at_once, most, lock = 0, 0, threading.Lock()
+    harness.until(lambda: not harness.calls.ends)
+    at_once, most, lock, all_run = 0, 0, threading.Lock(), threading.Event()
 
     def counted() -> None:
         nonlocal at_once, most
         with lock:
             at_once += 1
             most = max(most, at_once)
+            if at_once == SIDE_BY_SIDE:
+                all_run.set()
+        assert all_run.wait(20)
         time.sleep(0.005)
         with lock:
             at_once -= 1
 
     for _ in range(2 * LANES):
-        stage.calls.start(stage.lane(), cast("Any", counted))
-    stage.until(lambda: not stage.calls.ends)
+        harness.calls.start(harness.lane(), cast("Any", counted))
+    harness.until(lambda: not harness.calls.ends)
 
     assert most == SIDE_BY_SIDE
 
 
 @pytest.mark.parametrize(("lanes", "threads"), [(3, 3), (LANES, SIDE_BY_SIDE)])
 def test_there_are_as_many_threads_as_calls_may_run(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch, lanes: int, threads: int
+    harness: CallsHarness, monkeypatch: pytest.MonkeyPatch, lanes: int, threads: int
 ) -> None:
     """No thread is started that would find nothing to do."""
     begun = list[object]()
-    monkeypatch.setattr(stage.threads, "submit", begun.append)
+    monkeypatch.setattr(harness.threads, "submit", begun.append)
 
     for _ in range(lanes):
-        stage.start(stage.lane())
-    stage.calls.settle_ended()
+        harness.start(harness.lane())
+    harness.calls.settle_ended()
 
     assert threads == len(begun)
 
 
-def test_the_steps_of_a_lane_are_taken_in_order(stage: Stage) -> None:
+def test_the_steps_of_a_lane_are_taken_in_order(harness: CallsHarness) -> None:
     """Steps wait for the call of their lane, and none is lost."""
-    lane, taken = stage.lane(), list[int]()
-    stage.start(lane)
+    lane, taken = harness.lane(), list[int]()
+    harness.start(lane)
     for number in range(MAX_PARKED):
-        stage.calls.step(lane, lambda _, number=number: taken.append(number))  # type: ignore[misc]
+        harness.calls.step(lane, lambda _, number=number: taken.append(number))  # type: ignore[misc]
     assert [] == taken
-    stage.lanes[0].let_go.set()
+    harness.lanes[0].let_go.set()
 
-    stage.until(lambda: lane not in stage.calls)
-    stage.calls.step(lane, lambda _: taken.append(MAX_PARKED))
+    harness.until(lambda: lane not in harness.calls)
+    harness.calls.step(lane, lambda _: taken.append(MAX_PARKED))
 
     assert list(range(MAX_PARKED + 1)) == taken
 
 
 @pytest.mark.parametrize("troubled", [True, False])
-def test_where_too_many_steps_wait_the_lane_that_hangs_is_held(stage: Stage, *, troubled: bool) -> None:
+def test_where_too_many_steps_wait_the_lane_that_hangs_is_held(harness: CallsHarness, *, troubled: bool) -> None:
     """Its steps are dropped and reading it stops; the steps of the others continue, and nothing waits."""
-    hangs = stage.lane(troubled=troubled)
+    hangs = harness.lane(troubled=troubled)
     if troubled:
-        stage.start(hangs)
+        harness.start(hangs)
     else:
-        stage.hanging(hangs)
-    well, taken = stage.lane(), list[str]()
+        harness.hanging(hangs)
+    well, taken = harness.lane(), list[str]()
     for _ in range(MAX_PARKED):
-        stage.calls.step(hangs, lambda _: taken.append("of the lane that hangs"))
-    stage.start(well)
-    stage.calls.step(well, lambda _: taken.append("well"))
-    stage.calls.step(hangs, lambda _: taken.append("of the lane that hangs"))
-    stage.lanes[1].let_go.set()
+        harness.calls.step(hangs, lambda _: taken.append("of the lane that hangs"))
+    harness.start(well)
+    harness.calls.step(well, lambda _: taken.append("well"))
+    harness.calls.step(hangs, lambda _: taken.append("of the lane that hangs"))
+    harness.lanes[1].let_go.set()
 
-    stage.until(lambda: well not in stage.calls)
+    harness.until(lambda: well not in harness.calls)
 
-    assert ["hold"] == stage.lanes[0].did
+    assert ["hold"] == harness.lanes[0].did
     assert ["well"] == taken
 
 
-def test_where_too_many_steps_wait_for_calls_that_do_not_hang_the_task_waits(stage: Stage) -> None:
+def test_where_too_many_steps_wait_for_calls_that_do_not_hang_the_task_waits(harness: CallsHarness) -> None:
     """It takes no more than it can write, and reads no partition twice."""
-    one, other, taken = stage.lane(), stage.lane(), list[int]()
-    stage.start(one)
-    stage.start(other)
+    one, other, taken = harness.lane(), harness.lane(), list[int]()
+    harness.start(one)
+    harness.start(other)
     for number in range(MAX_PARKED):
-        stage.calls.step(one, lambda _, number=number: taken.append(number))  # type: ignore[misc]
-    threading.Timer(0.1, stage.lanes[1].let_go.set).start()
+        harness.calls.step(one, lambda _, number=number: taken.append(number))  # type: ignore[misc]
+    threading.Timer(0.1, harness.lanes[1].let_go.set).start()
 
-    stage.calls.step(other, lambda _: taken.append(99))
+    harness.calls.step(other, lambda _: taken.append(99))
 
     assert [99] == taken
-    assert [[], ["discard"]] == [lane.did for lane in stage.lanes]
+    assert [[], ["discard"]] == [lane.did for lane in harness.lanes]
 
 
-def test_what_finds_no_room_is_sent_beside_the_flow(stage: Stage) -> None:
+def test_what_finds_no_room_is_sent_beside_the_flow(harness: CallsHarness) -> None:
     """A lane with a full output queue waits for room in a thread, and its next steps wait with it."""
-    lane, taken = stage.lane(), list[int]()
+    lane, taken = harness.lane(), list[int]()
 
     def fill(_: Ready) -> None:
-        stage.lanes[0].writer.full = True
+        harness.lanes[0].writer.full = True
 
-    stage.calls.step(lane, fill)
-    stage.calls.step(lane, lambda _: taken.append(1))
-    assert lane in stage.calls
+    harness.calls.step(lane, fill)
+    harness.calls.step(lane, lambda _: taken.append(1))
+    assert lane in harness.calls
     assert [] == taken
-    stage.lanes[0].let_go.set()
-    stage.until(lambda: lane not in stage.calls)
+    harness.lanes[0].let_go.set()
+    harness.until(lambda: lane not in harness.calls)
 
     assert [1] == taken
 
 
-def test_at_the_end_calls_that_hang_are_abandoned(stage: Stage) -> None:
+def test_at_the_end_calls_that_hang_are_abandoned(harness: CallsHarness) -> None:
     """The others finish; what hangs is abandoned after its time, and what waits for a thread is not started."""
-    hanging = [stage.hanging(stage.lane()) for _ in range(3)]
-    well = stage.lane()
+    hanging = [harness.hanging(harness.lane()) for _ in range(3)]
+    well = harness.lane()
     threading.Timer(0.1, cast("FakeLane", well).let_go.set).start()
-    stage.start(well)
+    harness.start(well)
 
-    stage.calls.settle()
-    assert set(hanging) == set(stage.calls._calls)
-    stage.clock.now += 10
-    stage.calls.abandon(2.0)
+    harness.calls.settle()
+    assert hanging == [each for each in (*hanging, well) if each in harness.calls]
+    harness.clock.now += 10
+    harness.calls.abandon(2.0)
 
-    assert [["abandon", "give up", "discard"]] * 3 + [["discard"]] == [lane.did for lane in stage.lanes]
-    assert [] == stage.calls.ends
+    assert [["abandon", "give up", "discard"]] * 3 + [["discard"]] == [lane.did for lane in harness.lanes]
+    assert [] == harness.calls.ends
 
 
 @pytest.mark.parametrize("troubled", [True, False])
 def test_at_the_end_calls_behind_those_that_hang_have_their_turn(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch, *, troubled: bool
+    harness: CallsHarness, monkeypatch: pytest.MonkeyPatch, *, troubled: bool
 ) -> None:
     """What was taken is committed, even if hanging lanes had occupied every thread."""
     for _ in range(SIDE_BY_SIDE):
-        stage.start(stage.lane(troubled=troubled))
-    stage.until(lambda: all(call.began is not None for call in stage.calls._calls.values()))
-    last = stage.lane(troubled=troubled)
-    stage.lanes[-1].let_go.set()
-    stage.start(last)
-    hang_at = stage.clock.now + 2 * HANGS_SECONDS
+        harness.start(harness.lane(troubled=troubled))
+    harness.until(lambda: all(lane.began.is_set() for lane in harness.lanes))
+    last = harness.lane(troubled=troubled)
+    harness.lanes[-1].let_go.set()
+    harness.start(last)
+    *_, end = harness.calls.ends
+    hang_at = harness.clock.now + 2 * HANGS_SECONDS
 
     def pass_by(ends: Sequence[Future[bool]], seconds: float) -> None:
-        if stage.clock.now >= hang_at:
-            wait([stage.calls._calls[last].ended], 2)
-        stage.clock.now += HANGS_SECONDS
+        if harness.clock.now >= hang_at:
+            wait([end], 2)
+        harness.clock.now += HANGS_SECONDS
 
     monkeypatch.setattr("app.executor.calls.wait", pass_by)
-    stage.calls.abandon(6 * HANGS_SECONDS)
+    harness.calls.abandon(6 * HANGS_SECONDS)
 
-    assert ["discard"] == stage.lanes[-1].did
-    assert all("abandon" in lane.did for lane in stage.lanes[:-1])
+    assert ["discard"] == harness.lanes[-1].did
+    assert all("abandon" in lane.did for lane in harness.lanes[:-1])
 
 
-def test_what_was_abandoned_is_not_waited_for_again(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_abandoned_is_not_waited_for_again(harness: CallsHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     """A task abandons hanging calls before its receipts and again when it closes; the second time costs nothing."""
-    stage.hanging(stage.lane())
+    harness.hanging(harness.lane())
     abandoned, waited = list[str](), list[Future[bool]]()
-    monkeypatch.setattr(stage.lanes[0], "abandon", lambda: abandoned.append("abandon"))
+    monkeypatch.setattr(harness.lanes[0], "abandon", lambda: abandoned.append("abandon"))
     monkeypatch.setattr("app.executor.calls.wait", lambda ends, _seconds: waited.extend(ends))
 
-    stage.calls.abandon(0.0)
+    harness.calls.abandon(0.0)
     assert (1, ["abandon"]) == (len(waited), abandoned)
-    stage.calls.settle()
-    stage.calls.abandon(2.0)
+    harness.calls.settle()
+    harness.calls.abandon(2.0)
 
     assert (1, ["abandon"]) == (len(waited), abandoned)
 
 
 @pytest.mark.parametrize("troubled", [True, False])
-def test_at_the_end_calls_without_a_thread_are_not_begun(stage: Stage, *, troubled: bool) -> None:
+def test_at_the_end_calls_without_a_thread_are_not_begun(harness: CallsHarness, *, troubled: bool) -> None:
     """Their lanes end with what is committed."""
     for _ in range(SIDE_BY_SIDE):
-        stage.start(stage.lane(troubled=troubled))
-    stage.until(lambda: all(call.began is not None for call in stage.calls._calls.values()))
-    stage.start(stage.lane(troubled=troubled))
-    stage.calls.abandon(0.0)
+        harness.start(harness.lane(troubled=troubled))
+    harness.until(lambda: all(lane.began.is_set() for lane in harness.lanes))
+    harness.start(harness.lane(troubled=troubled))
+    harness.calls.abandon(0.0)
 
-    assert [] == stage.lanes[-1].did
-    assert [] == stage.calls.ends
+    assert [] == harness.lanes[-1].did
+    assert [] == harness.calls.ends
 
 
-def test_a_call_that_fails_gives_its_lane_up_in_its_thread(stage: Stage) -> None:
+def test_a_call_that_fails_gives_its_lane_up_in_its_thread(harness: CallsHarness) -> None:
     """Discarding a producer may take as long as any other call."""
-    lane = stage.lane()
-    stage.lanes[0].outcome = Outcome.FAILED
-    stage.lanes[0].let_go.set()
-    stage.start(lane)
+    lane = harness.lane()
+    harness.lanes[0].outcome = Outcome.FAILED
+    harness.lanes[0].let_go.set()
+    harness.start(lane)
 
-    stage.until(lambda: lane not in stage.calls)
+    harness.until(lambda: lane not in harness.calls)
 
-    assert ["give up", "discard"] == stage.lanes[0].did
+    assert ["give up", "discard"] == harness.lanes[0].did
 
 
-def test_a_moment_is_given_only_to_calls_that_do_not_hang(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_moment_is_given_only_to_calls_that_do_not_hang(
+    harness: CallsHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Waiting for hanging calls would cost the record flow a moment in each pass."""
-    stage.hanging(stage.lane())
-    well, waited = stage.lane(), list[object]()
-    stage.start(well)
+    harness.hanging(harness.lane())
+    well, waited = harness.lane(), list[object]()
+    harness.start(well)
+    _, end_of_well = harness.calls.ends
     monkeypatch.setattr("app.executor.calls.wait", lambda ends, seconds: waited.extend(ends))
 
-    stage.calls.settle_soon()
+    harness.calls.settle_soon()
 
-    assert [stage.calls._calls[well].ended] == waited
+    assert [end_of_well] == waited
 
 
 @pytest.mark.parametrize(("has_taken", "waits"), [(0.0, 2.0), (1.5, 0.5), (3.0, 0.0)])
 def test_a_call_has_its_time_before_it_is_abandoned(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch, has_taken: float, waits: float
+    harness: CallsHarness, monkeypatch: pytest.MonkeyPatch, has_taken: float, waits: float
 ) -> None:
     """The time it has already taken counts; then its thread gets a moment to return."""
-    lane = stage.lane()
-    stage.start(lane)
-    stage.until(lambda: stage.calls._calls[lane].began is not None)
-    stage.clock.now += has_taken
-    began, abandoned_at = stage.clock.now, list[float]()
-    monkeypatch.setattr(stage.lanes[0], "abandon", lambda: abandoned_at.append(stage.clock.now))
+    lane = harness.lane()
+    harness.start(lane)
+    harness.until(harness.lanes[0].began.is_set)
+    harness.clock.now += has_taken
+    began, abandoned_at = harness.clock.now, list[float]()
+    monkeypatch.setattr(harness.lanes[0], "abandon", lambda: abandoned_at.append(harness.clock.now))
 
     def pass_by(ends: object, seconds: float) -> None:
-        stage.clock.now += 0.25
+        harness.clock.now += 0.25
 
     monkeypatch.setattr("app.executor.calls.wait", pass_by)
-    stage.calls.abandon(2.0)
+    harness.calls.abandon(2.0)
 
     assert [began + waits] == abandoned_at
 
 
 @pytest.mark.timeout(10)
-def test_the_task_is_alive_while_it_waits_for_lanes_to_open(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_task_is_alive_while_it_waits_for_lanes_to_open(
+    harness: CallsHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It waits without polling, and feeds the watchdog, because opening hundreds of lanes may outlast it."""
     fed, waited = list[float](), list[float]()
-    monkeypatch.setattr(stage.watchdog, "feed", lambda: fed.append(stage.clock.now))
+    monkeypatch.setattr(harness.watchdog, "feed", lambda: fed.append(harness.clock.now))
 
     def pass_by(ends: object, seconds: float) -> None:
-        stage.clock.now += 0.25
-        waited.append(stage.clock.now)
+        harness.clock.now += 0.25
+        waited.append(harness.clock.now)
 
-    stage.start(stage.lane())
+    harness.start(harness.lane())
     monkeypatch.setattr("app.executor.calls.wait", pass_by)
-    began = stage.clock.now
-    stage.calls.settle_while_some_end(1.0)
+    began = harness.clock.now
+    harness.calls.settle_while_some_end(1.0)
 
     assert [began + 0.25, began + 0.5, began + 0.75, began + 1.0] == waited
     assert [began, *waited[:3]] == fed
 
 
-def test_lanes_that_open_one_after_the_other_are_waited_for(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lanes_that_open_one_after_the_other_are_waited_for(
+    harness: CallsHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A call that ends shows that Kafka responds, so the others get their full time again."""
-    closed = [stage.lane() for _ in range(4)]
+    closed = [harness.lane() for _ in range(4)]
     for lane in closed:
-        stage.start(lane)
+        harness.start(lane)
+    left = list(zip(harness.lanes, harness.calls.ends, strict=True))
 
     def pass_by(ends: Sequence[Future[bool]], seconds: float) -> None:
-        stage.clock.now += 0.75
-        lane = closed.pop()
-        cast("FakeLane", lane).let_go.set()
-        wait([stage.calls._calls[lane].ended])
+        harness.clock.now += 0.75
+        lane, end = left.pop()
+        lane.let_go.set()
+        wait([end])
 
     monkeypatch.setattr("app.executor.calls.wait", pass_by)
-    stage.calls.settle_while_some_end(1.0)
+    harness.calls.settle_while_some_end(1.0)
 
-    assert [] == stage.calls.ends
+    assert [] == harness.calls.ends
 
 
-def test_a_call_that_ends_in_its_time_is_not_abandoned(stage: Stage) -> None:
+def test_a_call_that_ends_in_its_time_is_not_abandoned(harness: CallsHarness) -> None:
     """Its lane continues with the result."""
-    lane = stage.lane()
-    stage.start(lane)
-    threading.Timer(0.05, stage.lanes[0].let_go.set).start()
+    lane = harness.lane()
+    harness.start(lane)
+    threading.Timer(0.05, harness.lanes[0].let_go.set).start()
 
-    stage.calls.abandon(2.0)
+    harness.calls.abandon(2.0)
 
-    assert [["discard"], []] == [stage.lanes[0].did, stage.calls.ends]
+    assert [["discard"], []] == [harness.lanes[0].did, harness.calls.ends]
 
 
-def test_a_call_that_does_not_return_is_an_orphan(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_that_does_not_return_is_an_orphan(harness: CallsHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     """The lane's successor can call at once; parked steps are dropped, and the orphan's end is still awaited."""
     monkeypatch.setattr("app.watchdog.GRACE_SECONDS", 0.0)
-    lane, taken, inside = stage.lane(), list[int](), threading.Event()
+    lane, taken, inside = harness.lane(), list[int](), threading.Event()
 
     def waits() -> None:
         with in_time(0.0, "commit_transaction"):
             inside.set()
-            stage.lanes[0].waits()
+            harness.lanes[0].waits()
 
-    stage.calls.start(lane, cast("Any", waits))
-    stage.calls.step(lane, lambda _: taken.append(1))
+    harness.calls.start(lane, cast("Any", waits))
+    harness.calls.step(lane, lambda _: taken.append(1))
     assert inside.wait(20)
-    stage.clock.now += 2 * HANGS_SECONDS
+    harness.clock.now += 2 * HANGS_SECONDS
 
-    stage.until(lambda: bool(stage.successors()))
-    (successor,) = stage.replaced
-    assert ["commit_transaction (0 s) hangs"] == stage.lanes[0].did
-    assert lane not in stage.calls
-    assert successor not in stage.calls
-    assert [False] == [end.done() for end in stage.calls.ends]
-    stage.lanes[0].let_go.set()
-    stage.until(lambda: all(end.done() for end in stage.calls.ends))
+    harness.until(lambda: bool(harness.successors()))
+    (successor,) = harness.replaced
+    assert ["commit_transaction (0 s) hangs"] == harness.lanes[0].did
+    assert lane not in harness.calls
+    assert successor not in harness.calls
+    assert [False] == [end.done() for end in harness.calls.ends]
+    harness.lanes[0].let_go.set()
+    harness.until(lambda: all(end.done() for end in harness.calls.ends))
 
     assert [] == taken
-    assert [] == stage.calls.replace_overdue()
+    assert [] == harness.calls.replace_overdue()

@@ -15,7 +15,7 @@ A, B = Partition("raw", 0), Partition("raw", 1)
 ME, LATER = Owner(5, "here", "clean", 2), Owner(4, "there", "clean", 3)
 
 
-class Scene:
+class FencesHarness:
     """Fences over an offset store that is a dict."""
 
     def __init__(self, *owners: Owner) -> None:
@@ -34,57 +34,57 @@ class Scene:
 
 def test_a_later_generation_takes_one_partition() -> None:
     """The task continues with the others."""
-    scene = Scene(LATER, ME)
+    harness = FencesHarness(LATER, ME)
 
-    scene.fences.look(A, once=True)
+    harness.fences.look(A, once=True)
 
-    assert {A} == scene.fences.taken
-    assert not scene.fences.end_the_task
+    assert {A} == harness.fences.taken
+    assert not harness.fences.end_the_task
 
 
 @pytest.mark.parametrize("owners", [(ME,), (Owner(9, "there", "clean", 2),), (Owner(9, "there", "clean", 1),), ()])
 def test_the_fence_of_the_driver_ends_the_task(owners: tuple[Owner, ...]) -> None:
     """On the control partition one look is enough, also if a service of the same generation has fenced it."""
-    scene = Scene(*owners)
+    harness = FencesHarness(*owners)
 
-    scene.fences.look(A, once=True)
+    harness.fences.look(A, once=True)
 
-    assert scene.fences.end_the_task
-    assert not scene.fences.taken
+    assert harness.fences.end_the_task
+    assert not harness.fences.taken
 
 
 def test_a_later_generation_has_a_moment_for_its_first_commit() -> None:
     """A partition other than the control partition was fenced, so the task looks again before it ends."""
-    scene = Scene(ME, ME)
-    scene.fences.look(B, once=False)
-    scene.now += PATIENCE_SECONDS - 0.1
-    scene.fences.look(B, once=False)
-    assert not scene.fences.end_the_task
+    harness = FencesHarness(ME, ME)
+    harness.fences.look(B, once=False)
+    harness.now += PATIENCE_SECONDS - 0.1
+    harness.fences.look(B, once=False)
+    assert not harness.fences.end_the_task
 
-    scene.owners[B] = LATER
-    scene.fences.look(B, once=False)
+    harness.owners[B] = LATER
+    harness.fences.look(B, once=False)
 
-    assert {B} == scene.fences.taken
-    assert not scene.fences.end_the_task
+    assert {B} == harness.fences.taken
+    assert not harness.fences.end_the_task
 
 
 def test_that_moment_ends() -> None:
     """The new owner of the partition never commits."""
-    scene = Scene(ME, ME)
-    scene.fences.look(B, once=False)
+    harness = FencesHarness(ME, ME)
+    harness.fences.look(B, once=False)
 
-    scene.now += PATIENCE_SECONDS
-    scene.fences.look(B, once=False)
+    harness.now += PATIENCE_SECONDS
+    harness.fences.look(B, once=False)
 
-    assert scene.fences.end_the_task
+    assert harness.fences.end_the_task
 
 
 @pytest.mark.parametrize("trouble", [Unreachable("away"), NotAllowed("no")])
 def test_where_nobody_answers_the_task_ends(trouble: Exception) -> None:
     """Like any other fence: the driver plans again."""
-    scene = Scene(LATER)
-    scene.trouble = trouble
+    harness = FencesHarness(LATER)
+    harness.trouble = trouble
 
-    scene.fences.look(A, once=True)
+    harness.fences.look(A, once=True)
 
-    assert scene.fences.end_the_task
+    assert harness.fences.end_the_task

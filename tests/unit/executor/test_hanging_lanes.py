@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 from structlog.testing import capture_logs
@@ -20,8 +21,9 @@ from tests.fakes import (
     FakeClock,
     FakeConsumer,
     FakeKafka,
+    FakeTransaction,
     FakeWriter,
-    Record,
+    SourceRecord,
     make_assignment,
     make_task_config,
 )
@@ -43,23 +45,27 @@ class QuickClock(FakeClock):
         return self.now + self.speed * time.monotonic()
 
 
-class Stage:
+class TwoLanes:
     """A task with two lanes. A test may make the first one's writers block until the second has sent all."""
 
     def __init__(self) -> None:
-        self.kafka = FakeKafka({each: [Record(line(n)) for n in range(RECORDS)] for each in (A, B)})
+        self.kafka = FakeKafka({each: [SourceRecord(line(n)) for n in range(RECORDS)] for each in (A, B)})
         self.b_has_sent, self.over = threading.Event(), threading.Event()
         self.clock, self.task_config = QuickClock(), make_task_config()
-        self.clients = FakeClients(self.kafka, self.task_config, self.clock)
+        consumers = partial(FakeConsumer, tick=0.0)
+        self.clients = FakeClients(self.kafka, self.task_config, self.clock, writers=self._writer, consumers=consumers)
         self.made = 0
         self.change: Callable[[FakeWriter, int], None] = lambda _writer, _number: None
-        self.consumer = FakeConsumer(self.clients, tick=0.0)
-        self.clients.consumer = lambda: self.consumer  # type: ignore[method-assign]
-        self._make = self.clients.writer
-        self.clients.writer = self.writer  # type: ignore[method-assign]
+        self.kind: type[FakeTransaction] = FakeTransaction
+        """The writers of the first lane."""
 
-    def writer(self, partition: Partition, offsets: object) -> FakeWriter:
-        writer = self._make(partition, offsets)
+    @property
+    def consumer(self) -> FakeConsumer:
+        (consumer,) = self.clients.made
+        return consumer
+
+    def _writer(self, clients: FakeClients, partition: Partition) -> FakeWriter:
+        writer = self.kind(clients, partition) if partition == A else FakeTransaction(clients, partition)
         if partition == A:
             self.made += 1
             self.change(writer, self.made)
@@ -86,17 +92,17 @@ class Stage:
 
 
 @pytest.fixture
-def stage() -> Iterator[Stage]:
-    """Yield a stage, then release what still waits."""
-    made = Stage()
+def lanes() -> Iterator[TwoLanes]:
+    """Yield the two lanes, then release what still waits."""
+    made = TwoLanes()
     yield made
     made.over.set()
 
 
-def test_the_memory_of_a_lane_that_commits_is_left_alone(stage: Stage) -> None:
+def test_the_memory_of_a_lane_that_commits_is_left_alone(lanes: TwoLanes) -> None:
     """Only one thread at a time takes librdkafka's delivery reports; those of other lanes are taken meanwhile."""
     commits, b_is_freed, freed = threading.Event(), threading.Event(), set[Partition]()
-    make = stage.clients.writer
+    make = lanes.clients.writer
 
     def writer(partition: Partition, offsets: object) -> FakeWriter:
         made = make(partition, offsets)
@@ -119,14 +125,14 @@ def test_the_memory_of_a_lane_that_commits_is_left_alone(stage: Stage) -> None:
             made.commit = hangs  # type: ignore[method-assign]
         return made
 
-    stage.clients.writer = writer  # type: ignore[method-assign]
+    lanes.clients.writer = writer  # type: ignore[method-assign]
 
-    stage.run(20, end=None)
+    lanes.run(20, end=None)
 
     assert {B} == freed
 
 
-def test_a_lane_that_commits_holds_up_no_other(stage: Stage) -> None:
+def test_a_lane_that_commits_holds_up_no_other(lanes: TwoLanes) -> None:
     """While its commit hangs, the others send. If too much of it is parked, it is held, and read again afterwards."""
 
     def change(writer: FakeWriter, _: int) -> None:
@@ -134,42 +140,42 @@ def test_a_lane_that_commits_holds_up_no_other(stage: Stage) -> None:
 
         def hangs(offset: int, metadata: str) -> None:
             if offset > 0:  # except at the start
-                assert stage.b_has_sent.wait(20)
+                assert lanes.b_has_sent.wait(20)
             commit(offset, metadata)
 
         writer.commit = hangs  # type: ignore[method-assign]
 
-    stage.change = change
+    lanes.change = change
 
-    stage.run()
+    lanes.run()
 
-    assert {A: EXPECTED, B: EXPECTED} == stage.kafka.sink
+    assert {A: EXPECTED, B: EXPECTED} == lanes.kafka.sink
 
 
-def test_an_opening_that_hangs(stage: Stage) -> None:
+def test_an_opening_that_hangs(lanes: TwoLanes) -> None:
     """The others start without the lane, which follows."""
 
     def change(writer: FakeWriter, number: int) -> None:
         open_ = writer.open
 
         def hangs() -> None:
-            assert number > 1 or stage.b_has_sent.wait(20)
+            assert number > 1 or lanes.b_has_sent.wait(20)
             open_()
 
         writer.open = hangs  # type: ignore[method-assign]
 
-    stage.change = change
+    lanes.change = change
 
-    stage.run()
+    lanes.run()
 
-    assert {A: EXPECTED, B: EXPECTED} == stage.kafka.sink
-    assert 1 == stage.made
+    assert {A: EXPECTED, B: EXPECTED} == lanes.kafka.sink
+    assert 1 == lanes.made
 
 
-def test_a_heartbeat_while_the_first_lane_opens(stage: Stage) -> None:
+def test_a_heartbeat_while_the_first_lane_opens(lanes: TwoLanes) -> None:
     """The driver ends the task through another lane, which commits its offset again even without records."""
-    stage.kafka.source = {A: [], B: []}
-    beat, make, committed = threading.Event(), stage.clients.writer, list[int]()
+    lanes.kafka.source = {A: [], B: []}
+    beat, make, committed = threading.Event(), lanes.clients.writer, list[int]()
 
     def writer(partition: Partition, offsets: object) -> FakeWriter:
         made = make(partition, offsets)
@@ -184,72 +190,67 @@ def test_a_heartbeat_while_the_first_lane_opens(stage: Stage) -> None:
             if partition == B:
                 if offset in committed:
                     beat.set()
-                    stage.clock.now += 1_000  # the deadline
+                    lanes.clock.now += 1_000  # the deadline
                 committed.append(offset)
 
         made.open, made.commit = hangs, noted  # type: ignore[method-assign]
         return made
 
-    stage.clients.writer = writer  # type: ignore[method-assign]
+    lanes.clients.writer = writer  # type: ignore[method-assign]
 
-    stage.run(200, None)
+    lanes.run(200, None)
 
     assert beat.is_set()
 
 
-def test_an_output_queue_that_stays_full(stage: Stage) -> None:
+def test_an_output_queue_that_stays_full(lanes: TwoLanes) -> None:
     """What does not fit waits in a thread, and so does what comes after it."""
     rest: list[bytes | None] = []
 
-    class Full(FakeWriter):
-        full = property(lambda _: bool(rest))
+    class FullWriter(FakeTransaction):
+        @property
+        def full(self) -> bool:
+            return bool(rest)
 
-    def change(writer: FakeWriter, _: int) -> None:
-        send = writer._send
-
-        def keep(values: list[bytes | None]) -> None:
+        def _send(self, values: list[bytes | None]) -> None:
             assert not rest
             rest.extend(values)
 
-        def send_rest() -> None:
-            assert stage.b_has_sent.wait(20)
-            send(list(rest))
+        def send_rest(self) -> None:
+            assert lanes.b_has_sent.wait(20)
+            super()._send(list(rest))
             rest.clear()
 
-        kind = type("Full", (type(writer),), {"full": Full.full})
-        writer.__class__ = kind  # full is a property
-        writer._send, writer.send_rest = keep, send_rest  # type: ignore[method-assign]
+    lanes.kind = FullWriter
 
-    stage.change = change
+    lanes.run()
 
-    stage.run()
-
-    assert {A: EXPECTED, B: EXPECTED} == stage.kafka.sink
+    assert {A: EXPECTED, B: EXPECTED} == lanes.kafka.sink
 
 
-def test_a_commit_that_hangs_at_the_end(stage: Stage) -> None:
+def test_a_commit_that_hangs_at_the_end(lanes: TwoLanes) -> None:
     """The task reports without the lane and leaves its records to the next round. Its clients close once it returns."""
 
     def change(writer: FakeWriter, _: int) -> None:
         commit = writer.commit
 
         def hangs(offset: int, metadata: str) -> None:
-            assert not offset or stage.over.wait(20)
+            assert not offset or lanes.over.wait(20)
             commit(offset, metadata)
 
         writer.commit = hangs  # type: ignore[method-assign]
 
-    stage.change = change
-    stage.clock.speed = 1  # the last commit of the other lane must not count as hanging, even on a busy machine
+    lanes.change = change
+    lanes.clock.speed = 1  # the last commit of the other lane must not count as hanging, even on a busy machine
 
-    a, b = stage.run(3, None)
+    a, b = lanes.run(3, None)
 
     assert (Outcome.FAILED, 0) == (a.outcome, a.end)
     assert "did not finish in time" in a.error
     assert (Outcome.DONE, RECORDS) == (b.outcome, b.end)
-    assert not stage.consumer.closed
-    stage.over.set()
-    closed_by(stage)
+    assert not lanes.consumer.closed
+    lanes.over.set()
+    closed_by(lanes)
 
 
 @pytest.fixture
@@ -258,7 +259,7 @@ def strict(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watchdog, "GRACE_SECONDS", 0.0)
 
 
-def hang_in_commits(stage: Stage, producers: int, *, happens: bool = False, until: threading.Event) -> None:
+def hang_in_commits(lanes: TwoLanes, producers: int, *, happens: bool = False, until: threading.Event) -> None:
     """Let the first commits of this many producers exceed their timeout, whether they succeed before that or not."""
 
     def change(writer: FakeWriter, number: int) -> None:
@@ -276,23 +277,23 @@ def hang_in_commits(stage: Stage, producers: int, *, happens: bool = False, unti
 
         writer.commit = hangs  # type: ignore[method-assign]
 
-    stage.change = change
+    lanes.change = change
 
 
 @pytest.mark.usefixtures("strict")
 @pytest.mark.parametrize("happens", [True, False])
-def test_a_commit_that_does_not_return(stage: Stage, *, happens: bool) -> None:
+def test_a_commit_that_does_not_return(lanes: TwoLanes, *, happens: bool) -> None:
     """A new producer takes over: each line arrives and counts once, and the old call's late actions change nothing."""
-    hang_in_commits(stage, 1, happens=happens, until=stage.over)
+    hang_in_commits(lanes, 1, happens=happens, until=lanes.over)
 
     with capture_logs() as logs:
-        a, b = stage.run()
-    in_time_closed = stage.consumer.closed
-    stage.over.set()
-    closed_by(stage)
+        a, b = lanes.run()
+    in_time_closed = lanes.consumer.closed
+    lanes.over.set()
+    closed_by(lanes)
 
     assert not in_time_closed
-    assert {A: EXPECTED, B: EXPECTED} == stage.kafka.sink
+    assert {A: EXPECTED, B: EXPECTED} == lanes.kafka.sink
     assert [(RECORDS, RECORDS, 1), (RECORDS, RECORDS, 0)] == [
         (each.records, each.out, each.reopened) for each in (a, b)
     ]
@@ -301,7 +302,7 @@ def test_a_commit_that_does_not_return(stage: Stage, *, happens: bool) -> None:
 
 
 @pytest.mark.usefixtures("strict")
-def test_a_successor_that_hangs_too_ends_the_worker(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_successor_that_hangs_too_ends_the_worker(lanes: TwoLanes, monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise more and more threads would hang; a new worker starts without any."""
 
     class Bitten(BaseException):
@@ -311,36 +312,36 @@ def test_a_successor_that_hangs_too_ends_the_worker(stage: Stage, monkeypatch: p
         raise Bitten
 
     monkeypatch.setattr(Watchdog, "bite", bite)
-    hang_in_commits(stage, 2, until=stage.over)
+    hang_in_commits(lanes, 2, until=lanes.over)
 
     with pytest.raises(Bitten):
-        stage.run()
+        lanes.run()
 
-    assert 2 == stage.made
+    assert 2 == lanes.made
 
 
 @pytest.mark.usefixtures("strict")
-def test_a_successor_of_a_successor(stage: Stage) -> None:
+def test_a_successor_of_a_successor(lanes: TwoLanes) -> None:
     """Once the first call has returned, another one may hang."""
     second_opens = threading.Event()
-    hang_in_commits(stage, 1, until=second_opens)
-    first = stage.change
+    hang_in_commits(lanes, 1, until=second_opens)
+    first = lanes.change
 
     def change(writer: FakeWriter, number: int) -> None:
         first(writer, number)
         if number == 2:
             second_opens.set()
-            hang_in_commits(stage, 2, until=stage.over)
-            stage.change(writer, number)
+            hang_in_commits(lanes, 2, until=lanes.over)
+            lanes.change(writer, number)
 
-    stage.change = change
+    lanes.change = change
 
-    a, _ = stage.run()
+    a, _ = lanes.run()
 
-    assert {A: EXPECTED, B: EXPECTED} == stage.kafka.sink
-    assert (3, 2) == (stage.made, a.reopened)
+    assert {A: EXPECTED, B: EXPECTED} == lanes.kafka.sink
+    assert (3, 2) == (lanes.made, a.reopened)
 
 
-def closed_by(stage: Stage) -> None:
+def closed_by(lanes: TwoLanes) -> None:
     """Wait until the task's clients are closed."""
-    until(lambda: stage.consumer.closed, "the end of the clients")
+    until(lambda: lanes.consumer.closed, "the end of the clients")

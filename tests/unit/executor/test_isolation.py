@@ -18,7 +18,7 @@ from app.model import Assignment, Attempt, OffsetRange, Partition
 from app.watchdog import Watchdog
 from parsers.contract import Parsed
 from parsers.testing import batch
-from tests.fakes import FakeClients, FakeClock, FakeKafka, Record, make_assignment, make_task_config
+from tests.fakes import FakeClients, FakeClock, FakeKafka, SourceRecord, make_assignment, make_task_config
 from tests.independent import cleansed, line
 
 A, B = Partition("raw", 0), Partition("raw", 3)
@@ -54,7 +54,7 @@ def test_when_it_runs_apart(attempt: int, isolate: bool, apart: bool) -> None:
 
 def test_a_task_cleanses_the_same() -> None:
     """The results of a task do not depend on where its parser runs."""
-    kafka = FakeKafka({A: [Record(line(n)) for n in range(9)], B: [Record(b"bad"), Record(line(1))]})
+    kafka = FakeKafka({A: [SourceRecord(line(n)) for n in range(9)], B: [SourceRecord(b"bad"), SourceRecord(line(1))]})
     clock = FakeClock()
 
     receipts = task.run(
@@ -69,7 +69,7 @@ def test_a_task_cleanses_the_same() -> None:
 
 def test_the_rest_of_a_chunk_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """If only a prefix of a chunk was parsed, the rest is read again: none is lost, doubled or out of order."""
-    kafka = FakeKafka({A: [Record(line(n)) for n in range(9)], B: [Record(line(n)) for n in range(20, 25)]})
+    kafka = FakeKafka({A: [SourceRecord(line(n)) for n in range(9)], B: [SourceRecord(line(n)) for n in range(20, 25)]})
     clock = FakeClock()
 
     class Some:

@@ -24,14 +24,11 @@ A = Partition("raw", 0)
 AWAY = Transient(A, "the broker is away")
 
 
-class Writer(FakeTransaction):
-    """A writer that records how it ended."""
+class CountingWriter(FakeTransaction):
+    """A writer that counts the calls that send, and records whether it was abandoned."""
 
-    discarded = rests = lines = dead_letters = 0
+    rests = lines = dead_letters = 0
     abandoned = False
-
-    def discard(self) -> None:
-        self.discarded += 1
 
     def abandon(self) -> None:
         self.abandoned = True
@@ -48,22 +45,21 @@ class Writer(FakeTransaction):
         super().send_dead_letters(dead_letters)
 
 
-class Stage:
+class LaneHarness:
     """A lane and its Kafka."""
 
     def __init__(self, offset_range: OffsetRange, committed: int | None = None) -> None:
         self.kafka = FakeKafka({A: []})
         if committed is not None:
             self.kafka.committed[A] = CommittedOffset(committed)
-        self.writers: list[Writer] = []
+        self.writers: list[CountingWriter] = []
         self.now = 100.0
-        self._clients = FakeClients(self.kafka, make_task_config(), FakeClock())
-        self._clients.writer = self._writer  # type: ignore[method-assign]
+        self._clients = FakeClients(self.kafka, make_task_config(), FakeClock(), writers=self._writer)
         self.consumer = self._clients.consumer()
         self.lane = Lane(offset_range, self.consumer)
 
-    def _writer(self, partition: Partition, offsets: object) -> Writer:
-        self.writers.append(Writer(self._clients, partition))
+    def _writer(self, clients: FakeClients, partition: Partition) -> CountingWriter:
+        self.writers.append(CountingWriter(clients, partition))
         return self.writers[-1]
 
     def open(self) -> Lane:
@@ -130,72 +126,72 @@ def at(start: int, committed: int | None = None, end: int | None = None) -> Offs
 class TestTrouble:
     def test_the_pauses_between_attempts_grow_to_two_seconds(self) -> None:
         """A short outage costs little, and after a long one readers wait at most two seconds."""
-        stage = Stage(at(0))
+        harness = LaneHarness(at(0))
 
-        assert [0.25, 0.5, 1.0, 2.0, 2.0] == [stage.opens_after() for _ in range(5)]
+        assert [0.25, 0.5, 1.0, 2.0, 2.0] == [harness.opens_after() for _ in range(5)]
 
     def test_a_commit_makes_the_next_pause_short(self) -> None:
         """The next error is a new one."""
-        stage = Stage(at(0))
-        pauses = [stage.opens_after(), stage.opens_after()]
-        stage.open()
-        stage.commit()
+        harness = LaneHarness(at(0))
+        pauses = [harness.opens_after(), harness.opens_after()]
+        harness.open()
+        harness.commit()
 
-        assert [0.25, 0.5, 0.25] == [*pauses, stage.opens_after()]
+        assert [0.25, 0.5, 0.25] == [*pauses, harness.opens_after()]
 
     def test_a_lane_opens_again_when_its_pause_is_over(self) -> None:
         """Neither before nor while it runs. Each attempt is counted."""
-        stage = Stage(at(0))
-        stage.open()
-        assert not stage.reopens(stage.now)
+        harness = LaneHarness(at(0))
+        harness.open()
+        assert not harness.reopens(harness.now)
 
-        stage.opens_after()
+        harness.opens_after()
 
-        assert not stage.reopens(stage.now + 0.24)
-        assert stage.reopens(stage.now + 0.25)
-        stage.open()
-        assert not stage.reopens(stage.now + 60)
-        assert 1 == stage.lane.receipt().reopened
+        assert not harness.reopens(harness.now + 0.24)
+        assert harness.reopens(harness.now + 0.25)
+        harness.open()
+        assert not harness.reopens(harness.now + 60)
+        assert 1 == harness.lane.receipt().reopened
 
     @pytest.mark.parametrize("error", [Fenced(A, "a newer epoch"), OffsetMoved(A, "the offset went back", 3)])
     def test_a_lane_that_lost_its_partition_does_not_open_again(self, error: PartitionError) -> None:
         """Its outcome stays, whatever else fails while it ends."""
-        stage = Stage(at(0))
-        stage.open()
+        harness = LaneHarness(at(0))
+        harness.open()
 
-        assert inf == stage.opens_after(error)
-        outcome = stage.lane.receipt().outcome
-        assert inf == stage.opens_after()
-        stage.lane.finish()
+        assert inf == harness.opens_after(error)
+        outcome = harness.lane.receipt().outcome
+        assert inf == harness.opens_after()
+        harness.lane.finish()
 
         assert (Outcome.FENCED if isinstance(error, Fenced) else Outcome.FAILED) is outcome
-        assert outcome is stage.lane.receipt().outcome
+        assert outcome is harness.lane.receipt().outcome
 
     @pytest.mark.parametrize(
         ("error", "stop", "last_pause"), [(AWAY, None, 1.0), (Refused(A, "the broker does not like it"), 2, 0.0)]
     )
     def test_only_a_refusal_blames_a_record(self, error: PartitionError, stop: int | None, last_pause: float) -> None:
         """An unavailable broker says nothing about the records. A search sends half of them, without a pause."""
-        stage, pauses = Stage(at(0), committed=0), list[float]()
+        harness, pauses = LaneHarness(at(0), committed=0), list[float]()
         for _ in range(REFUSALS_IN_A_ROW):
-            stage.open()
-            stage.take(4)
-            pauses.append(stage.opens_after(error))
+            harness.open()
+            harness.take(4)
+            pauses.append(harness.opens_after(error))
 
-        assert stop == stage.lane.ledger.stop
+        assert stop == harness.lane.ledger.stop
         assert [0.25, 0.5, last_pause] == pauses
 
     def test_trouble_is_told_where_it_happens(self) -> None:
         """Receipts come late. The log has the offset at which the lane resumes, and the one at which trouble ended."""
-        stage = Stage(at(5))
+        harness = LaneHarness(at(5))
         with capture_logs() as logs:
-            stage.opens_after()  # before it had begun
-            stage.open()
-            stage.take(3)
-            stage.commit()
-            stage.take(1)
-            stage.opens_after(Transient(A, "another error"))
-            stage.opens_after(Fenced(A, "a newer epoch"))  # not trouble: another owner wants the partition
+            harness.opens_after()  # before it had begun
+            harness.open()
+            harness.take(3)
+            harness.commit()
+            harness.take(1)
+            harness.opens_after(Transient(A, "another error"))
+            harness.opens_after(Fenced(A, "a newer epoch"))  # not trouble: another owner wants the partition
 
         trouble, over = "partition_trouble", "partition_trouble_over"
         assert [(trouble, 5), (over, 8), (trouble, 8)] == [(entry["event"], entry["offset"]) for entry in logs]
@@ -203,151 +199,151 @@ class TestTrouble:
     @pytest.mark.parametrize("how", ["fails", "ends", "is suspect"])
     def test_every_producer_is_discarded_once(self, how: str) -> None:
         """Otherwise its transaction would stay open, and readers of the sink would wait for it."""
-        stage = Stage(at(0))
-        stage.open()
+        harness = LaneHarness(at(0))
+        harness.open()
         if how == "fails":
-            stage.opens_after()
+            harness.opens_after()
         elif how == "ends":
-            stage.lane.finish()
+            harness.lane.finish()
         else:
-            stage.writers[0].suspect = True
-            stage.commit()
-            assert stage.reopens(stage.now)
-            assert 1 == stage.lane.receipt().reopened
+            harness.writers[0].suspect = True
+            harness.commit()
+            assert harness.reopens(harness.now)
+            assert 1 == harness.lane.receipt().reopened
         for _ in range(2):
-            assert isinstance(stage.lane.state, Closed | Ended)
-            stage.lane.state.discard()
+            assert isinstance(harness.lane.state, Closed | Ended)
+            harness.lane.state.discard()
 
-        assert [1] == [writer.discarded for writer in stage.writers]
-        assert stage.lane.ready is None
+        assert [1] == [writer.discarded for writer in harness.writers]
+        assert harness.lane.ready is None
 
     def test_a_lane_that_opens_again_discards_its_old_producer_first(self) -> None:
         """Two producers of one partition would fence each other."""
-        stage = Stage(at(0))
-        stage.open()
-        stage.opens_after()
-        stage.open()
+        harness = LaneHarness(at(0))
+        harness.open()
+        harness.opens_after()
+        harness.open()
 
-        assert [1, 0] == [writer.discarded for writer in stage.writers]
+        assert [1, 0] == [writer.discarded for writer in harness.writers]
 
     def test_a_lane_that_has_ended_is_read_no_more(self) -> None:
         """Its fetched records would take room from the others."""
-        stage = Stage(at(0))
-        stage.open().finish()
+        harness = LaneHarness(at(0))
+        harness.open().finish()
 
-        assert {} == stage.consumer.reading
+        assert {} == harness.consumer.reading
 
     @pytest.mark.parametrize("how", ["takes", "passes over"])
     def test_a_search_holds_its_lane_at_its_stop(self, how: str) -> None:
         """What follows was dropped. The partition is read again from there once the commit has set the next stop."""
-        stage = Stage(at(0))
-        stage.open()
+        harness = LaneHarness(at(0))
+        harness.open()
         for _ in range(REFUSALS_IN_A_ROW):
-            stage.take(8)
-            stage.opens_after(Refused(A, "the broker does not like it"))
-            assert stage.open().running is not None
-        assert 4 == stage.lane.ledger.stop
+            harness.take(8)
+            harness.opens_after(Refused(A, "the broker does not like it"))
+            assert harness.open().running is not None
+        assert 4 == harness.lane.ledger.stop
 
         if how == "takes":
-            stage.take(4)
+            harness.take(4)
         else:
-            stage.ready.pass_over(9)
-        stage.read()
+            harness.ready.pass_over(9)
+        harness.read()
 
-        assert (4, {}) == (stage.lane.ledger.position, stage.consumer.reading)
-        stage.commit()
-        stage.read()
-        assert {A: 4} == stage.consumer.reading
-        assert 6 == stage.lane.ledger.stop
+        assert (4, {}) == (harness.lane.ledger.position, harness.consumer.reading)
+        harness.commit()
+        harness.read()
+        assert {A: 4} == harness.consumer.reading
+        assert 6 == harness.lane.ledger.stop
 
     def test_a_lane_that_hangs_is_abandoned(self) -> None:
         """Its producer gives up, its partition is no longer read, and its receipt gives the reason."""
-        stage = Stage(at(0))
-        stage.open()
-        stage.lane.abandon()
+        harness = LaneHarness(at(0))
+        harness.open()
+        harness.lane.abandon()
 
-        assert stage.writers[0].abandoned
-        assert {} == stage.consumer.reading
-        assert "raw-0: the last commit did not finish in time" == stage.lane.receipt().error
-        assert Outcome.FAILED is stage.lane.receipt().outcome
+        assert harness.writers[0].abandoned
+        assert {} == harness.consumer.reading
+        assert "raw-0: the last commit did not finish in time" == harness.lane.receipt().error
+        assert Outcome.FAILED is harness.lane.receipt().outcome
 
     def test_a_lane_without_a_producer_can_be_abandoned(self) -> None:
         """The hanging call may be the one that discards the producer. The receipt then has the earlier error."""
-        stage = Stage(at(0))
-        stage.open()
-        stage.opens_after()
-        stage.lane.abandon()
+        harness = LaneHarness(at(0))
+        harness.open()
+        harness.opens_after()
+        harness.lane.abandon()
 
-        assert "raw-0: the broker is away" == stage.lane.receipt().error
+        assert "raw-0: the broker is away" == harness.lane.receipt().error
 
     @pytest.mark.parametrize(("happened", "counted"), [(False, 2), (True, 5)])
     def test_a_successor_goes_on_from_what_is_committed(self, *, happened: bool, counted: int) -> None:
         """It counts the hanging commit if that succeeded. The old producer gives up and is no longer read for."""
-        stage = Stage(at(0))
-        stage.open()
-        stage.take(2)
-        stage.commit()
-        stage.take(3)
-        old, stage.lane = stage.lane, stage.hang_in_commit(happened=happened)
+        harness = LaneHarness(at(0))
+        harness.open()
+        harness.take(2)
+        harness.commit()
+        harness.take(3)
+        old, harness.lane = harness.lane, harness.hang_in_commit(happened=happened)
 
-        assert stage.writers[0].abandoned
-        assert {} == stage.consumer.reading
-        assert stage.reopens(stage.now + 0.25)
-        stage.open()
-        assert {A: counted} == stage.consumer.reading
-        receipt = stage.lane.receipt()
+        assert harness.writers[0].abandoned
+        assert {} == harness.consumer.reading
+        assert harness.reopens(harness.now + 0.25)
+        harness.open()
+        assert {A: counted} == harness.consumer.reading
+        receipt = harness.lane.receipt()
         assert (0, counted, counted, 1) == (receipt.start, receipt.end, receipt.records, receipt.reopened)
         assert Outcome.FAILED is old.receipt().outcome
 
     def test_what_the_thread_of_a_lane_does_late_is_nothing_to_its_successor(self) -> None:
         """Its search continues from where it was, and its trouble is not over."""
-        stage = Stage(at(0))
-        stage.open()
+        harness = LaneHarness(at(0))
+        harness.open()
         for _ in range(REFUSALS_IN_A_ROW):
-            stage.take(8)
-            stage.opens_after(Refused(A, "the broker does not like it"))
-            stage.open()
-        stage.take(4)
-        old = stage.ready
-        stage.lane = stage.lane.successor("commit_transaction (5 s)", stage.now)
+            harness.take(8)
+            harness.opens_after(Refused(A, "the broker does not like it"))
+            harness.open()
+        harness.take(4)
+        old = harness.ready
+        harness.lane = harness.lane.successor("commit_transaction (5 s)", harness.now)
         with capture_logs() as logs:
-            old.commit(stage.now)
+            old.commit(harness.now)
 
-        assert 4 == stage.lane.ledger.stop
-        stage.open()
-        assert 6 == stage.lane.ledger.stop
-        stage.take(1)
+        assert 4 == harness.lane.ledger.stop
+        harness.open()
+        assert 6 == harness.lane.ledger.stop
+        harness.take(1)
         with capture_logs() as more:
-            stage.commit()
+            harness.commit()
         assert ["partition_trouble_over"] * 2 == [entry["event"] for entry in [*logs, *more]]
 
     def test_a_lane_that_begins_late_does_not_change_what_its_successor_has_read(self) -> None:
         """The leader epoch stored with the next offset is that of the successor's last record."""
-        stage = Stage(at(0))
-        old = Opened(stage.open().ledger, stage.writers[-1])
-        stage.lane = stage.lane.successor("settle (5 s)", stage.now)
-        stage.open()
-        stage.take(2, LastRead(2, 7))
-        old.begin(stage.kafka.committed[A], stage.now)
-        stage.commit()
+        harness = LaneHarness(at(0))
+        old = Opened(harness.open().ledger, harness.writers[-1])
+        harness.lane = harness.lane.successor("settle (5 s)", harness.now)
+        harness.open()
+        harness.take(2, LastRead(2, 7))
+        old.begin(harness.kafka.committed[A], harness.now)
+        harness.commit()
 
-        assert LastRead(2, 7) == OffsetMetadata.parse(stage.kafka.committed[A].metadata).read
+        assert LastRead(2, 7) == OffsetMetadata.parse(harness.kafka.committed[A].metadata).read
 
     @pytest.mark.parametrize("error", [Fenced(A, "a newer epoch"), OffsetMoved(A, "the offset went back", 3)])
     def test_a_successor_keeps_the_outcome(self, error: PartitionError) -> None:
         """A lane that lost its partition stays lost, even if its producer cannot be discarded."""
-        stage = Stage(at(0))
-        stage.open()
-        stage.opens_after(error)
-        outcome = stage.lane.outcome
-        stage.lane = stage.lane.successor("abort_transaction (5 s)", stage.now)
+        harness = LaneHarness(at(0))
+        harness.open()
+        harness.opens_after(error)
+        outcome = harness.lane.outcome
+        harness.lane = harness.lane.successor("abort_transaction (5 s)", harness.now)
 
-        assert (outcome, None) == (stage.lane.outcome, stage.lane.state.writer)
+        assert (outcome, None) == (harness.lane.outcome, harness.lane.state.writer)
 
 
 def test_a_lane_that_is_done_lets_its_producer_go() -> None:
     """It commits no more, and the task discards the producer while the other lanes continue."""
-    lane = Stage(at(0)).open()
+    lane = LaneHarness(at(0)).open()
     lane.finish()
 
     assert (True, None) == (lane.state.writer is not None, lane.ready)
@@ -355,18 +351,18 @@ def test_a_lane_that_is_done_lets_its_producer_go() -> None:
 
 def test_a_lane_that_has_never_begun_reports_its_planned_start() -> None:
     """Nothing is committed or counted."""
-    receipt = Stage(at(7)).lane.receipt()
+    receipt = LaneHarness(at(7)).lane.receipt()
 
     assert (7, 7, 0, "") == (receipt.start, receipt.end, receipt.records, receipt.metadata)
 
 
 def test_a_producer_that_is_refused_at_the_first_start_of_all_starts_no_search() -> None:
     """No record was sent, so there is none to search for."""
-    stage = Stage(at(0))
+    harness = LaneHarness(at(0))
     for _ in range(REFUSALS_IN_A_ROW):
-        stage.opens_after(Refused(A, "the broker does not like it"))
+        harness.opens_after(Refused(A, "the broker does not like it"))
 
-    assert (None, None) == (stage.lane.ledger.stop, stage.lane.ledger.refusal)
+    assert (None, None) == (harness.lane.ledger.stop, harness.lane.ledger.refusal)
 
 
 class TestStart:
@@ -385,110 +381,110 @@ class TestStart:
         self, planned: OffsetRange, committed: int | None, starts: int
     ) -> None:
         """So does its receipt."""
-        stage = Stage(planned, committed)
-        stage.open()
+        harness = LaneHarness(planned, committed)
+        harness.open()
 
-        assert starts == stage.lane.ledger.position == stage.consumer.reading[A] == stage.lane.receipt().start
+        assert starts == harness.lane.ledger.position == harness.consumer.reading[A] == harness.lane.receipt().start
 
     @pytest.mark.parametrize(("committed", "why"), [(None, "vanished"), (6, "went back to 6")])
     def test_an_offset_that_went_back_is_not_believed(self, committed: int | None, why: str) -> None:
         """The driver decides what that means when it plans again."""
-        stage = Stage(at(7, committed=7), committed)
+        harness = LaneHarness(at(7, committed=7), committed)
 
         with pytest.raises(OffsetMoved, match=f"raw-0@7: the committed offset {why}"):
-            stage.open()
+            harness.open()
 
     def test_a_start_is_stored_where_no_offset_stands_for_it(self) -> None:
         """At the first start, and if the start goes back. A start that skips ahead is stored with its first records."""
         for planned, committed, stored in ((at(5), None, 5), (at(3, committed=7), 7, 3), (at(9, committed=7), 7, 7)):
-            stage = Stage(planned, committed)
-            stage.open()
+            harness = LaneHarness(planned, committed)
+            harness.open()
 
-            assert stored == stage.kafka.committed[A].offset
-            assert stage.ready.dirty == (stored != stage.lane.ledger.position)
+            assert stored == harness.kafka.committed[A].offset
+            assert harness.ready.dirty == (stored != harness.lane.ledger.position)
 
     def test_a_start_that_went_back_is_not_gone_back_to_again(self) -> None:
         """If it reopens at the very offset that it was planned with, it has already done what lies before."""
-        stage = Stage(at(3, committed=7), 7)
-        stage.open()
-        stage.take(4)
-        stage.commit()
-        stage.opens_after()
-        stage.open()
+        harness = LaneHarness(at(3, committed=7), 7)
+        harness.open()
+        harness.take(4)
+        harness.commit()
+        harness.opens_after()
+        harness.open()
 
-        assert 7 == stage.lane.ledger.position
-        assert (3, 7, 4) == tuple(getattr(stage.lane.receipt(), name) for name in ("start", "end", "records"))
+        assert 7 == harness.lane.ledger.position
+        assert (3, 7, 4) == tuple(getattr(harness.lane.receipt(), name) for name in ("start", "end", "records"))
 
 
 class TestRepeats:
     def test_records_that_come_twice_are_not_taken_twice(self) -> None:
         """If the consumer delivers a fetch again, the lane fails and reads again from its committed offset."""
-        stage = Stage(at(0))
-        stage.open()
-        stage.take(3)
-        stage.take(2, LastRead(5, 1))
+        harness = LaneHarness(at(0))
+        harness.open()
+        harness.take(3)
+        harness.take(2, LastRead(5, 1))
 
         with pytest.raises(Transient, match=r"raw-0@5: the consumer delivered records from offset 3 on again"):
-            stage.take(2, LastRead(5, 1), start=3)
+            harness.take(2, LastRead(5, 1), start=3)
 
     def test_records_behind_a_gap_are_taken(self) -> None:
         """Control and aborted records take offsets, too."""
-        stage = Stage(at(0))
-        stage.open()
-        stage.take(3)
+        harness = LaneHarness(at(0))
+        harness.open()
+        harness.take(3)
 
-        stage.take(2, start=7)
+        harness.take(2, start=7)
 
-        assert 9 == stage.lane.ledger.position
+        assert 9 == harness.lane.ledger.position
 
 
 class TestProgress:
     def test_only_what_there_is_is_sent(self) -> None:
         """Most chunks have no rejects, and some have nothing else."""
-        stage = Stage(at(0))
-        stage.open()
-        stage.take(0)
-        assert (0, 0) == (stage.writers[0].lines, stage.writers[0].dead_letters)
-        stage.take(3)
-        assert (1, 0) == (stage.writers[0].lines, stage.writers[0].dead_letters)
+        harness = LaneHarness(at(0))
+        harness.open()
+        harness.take(0)
+        assert (0, 0) == (harness.writers[0].lines, harness.writers[0].dead_letters)
+        harness.take(3)
+        assert (1, 0) == (harness.writers[0].lines, harness.writers[0].dead_letters)
 
     def test_what_was_committed_counts(self) -> None:
         """What was taken since does not, and is taken again."""
-        stage = Stage(at(0))
-        stage.open()
-        stage.take(3)
-        stage.commit()
-        stage.take(2)
-        assert stage.ready.dirty
-        stage.opens_after()
+        harness = LaneHarness(at(0))
+        harness.open()
+        harness.take(3)
+        harness.commit()
+        harness.take(2)
+        assert harness.ready.dirty
+        harness.opens_after()
 
-        receipt = stage.lane.receipt()
+        receipt = harness.lane.receipt()
         assert (0, 3, 3, 3) == (receipt.start, receipt.end, receipt.records, receipt.out)
         assert str(OffsetMetadata("", 0, Counts(3, 3, {}, 15, 12, committed=1))) == receipt.metadata
-        assert 3 == stage.open().ledger.position
+        assert 3 == harness.open().ledger.position
 
     @pytest.mark.parametrize(("happened", "records"), [(False, 3), (True, 5)])
     def test_a_commit_whose_answer_was_lost(self, happened: bool, records: int) -> None:
         """The offset read when the lane reopens shows whether its records count."""
-        stage = Stage(at(0))
-        stage.open()
-        stage.take(3)
-        stage.commit()
-        stage.take(2)
+        harness = LaneHarness(at(0))
+        harness.open()
+        harness.take(3)
+        harness.commit()
+        harness.take(2)
 
         def lost(offset: int, metadata: str) -> None:
             if happened:
-                stage.kafka.committed[A] = CommittedOffset(offset, metadata)
+                harness.kafka.committed[A] = CommittedOffset(offset, metadata)
             raise AWAY
 
-        stage.writers[0].commit = lost  # type: ignore[method-assign]
+        harness.writers[0].commit = lost  # type: ignore[method-assign]
         with pytest.raises(Transient):
-            stage.ready.commit(stage.now)
-        stage.opens_after()
-        assert 3 == stage.lane.receipt().records
-        stage.open()
+            harness.ready.commit(harness.now)
+        harness.opens_after()
+        assert 3 == harness.lane.receipt().records
+        harness.open()
 
-        assert (records, records) == (stage.lane.ledger.position, stage.lane.receipt().records)
+        assert (records, records) == (harness.lane.ledger.position, harness.lane.receipt().records)
 
     @pytest.mark.parametrize(
         ("end", "passed", "position", "at_end"),
@@ -498,46 +494,46 @@ class TestProgress:
         self, end: int | None, passed: int, position: int, at_end: bool
     ) -> None:
         """Up to the agreed end, and never back. That alone is worth a commit."""
-        stage = Stage(at(5, committed=5, end=end), 5)
-        stage.open()
-        stage.ready.pass_over(passed)
+        harness = LaneHarness(at(5, committed=5, end=end), 5)
+        harness.open()
+        harness.ready.pass_over(passed)
 
         assert (position, at_end, position != 5) == (
-            stage.lane.ledger.position,
-            stage.lane.ledger.at_end,
-            stage.ready.dirty,
+            harness.lane.ledger.position,
+            harness.lane.ledger.at_end,
+            harness.ready.dirty,
         )
 
     def test_a_lane_reads_only_while_records_are_wanted(self) -> None:
         """It neither starts nor stops twice."""
-        stage = Stage(at(0))
-        stage.read()
-        assert {} == stage.consumer.reading
-        stage.open()
-        assert {A: 0} == stage.consumer.reading
-        assert stage.lane.running is not None
-        stage.opens_after()
-        stage.read()
-        stage.lane.hold()
-        assert {} == stage.consumer.reading
-        assert stage.lane.running is None
+        harness = LaneHarness(at(0))
+        harness.read()
+        assert {} == harness.consumer.reading
+        harness.open()
+        assert {A: 0} == harness.consumer.reading
+        assert harness.lane.running is not None
+        harness.opens_after()
+        harness.read()
+        harness.lane.hold()
+        assert {} == harness.consumer.reading
+        assert harness.lane.running is None
 
     @pytest.mark.parametrize(("fails", "outcome"), [(True, Outcome.FAILED), (False, Outcome.DONE)])
     def test_a_round_that_ends_while_a_lane_waits_to_open(self, fails: bool, outcome: Outcome) -> None:
         """It failed, unless it was only waiting for a new producer after a slow commit."""
-        stage = Stage(at(0))
-        stage.open()
+        harness = LaneHarness(at(0))
+        harness.open()
         if fails:
-            stage.opens_after()
+            harness.opens_after()
         else:
-            stage.writers[0].suspect = True
-            stage.commit()
-        stage.lane.finish()
+            harness.writers[0].suspect = True
+            harness.commit()
+        harness.lane.finish()
 
-        assert outcome is stage.lane.receipt().outcome
+        assert outcome is harness.lane.receipt().outcome
 
     def test_a_lane_that_never_began_reports_nothing(self) -> None:
         """Neither counts nor metadata, because the offset is not its own."""
-        receipt = Stage(at(5, committed=3), 3).lane.receipt()
+        receipt = LaneHarness(at(5, committed=3), 3).lane.receipt()
 
         assert (5, 5, 0, "") == (receipt.start, receipt.end, receipt.records, receipt.metadata)

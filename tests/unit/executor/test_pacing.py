@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 from typing import Self, cast
 
@@ -28,7 +29,8 @@ from tests.fakes import (
     FakeConsumer,
     FakeKafka,
     FakeTransaction,
-    Record,
+    FakeWriter,
+    SourceRecord,
     make_assignment,
     make_task_config,
 )
@@ -38,7 +40,7 @@ SECONDS = 60
 PLENTY = 20_000
 
 
-class Watched(FakeConsumer):
+class WatchedConsumer(FakeConsumer):
     """A consumer that records the size of each poll, and how often it was started."""
 
     def __init__(self, clients: FakeClients, most: int) -> None:
@@ -55,20 +57,27 @@ class Watched(FakeConsumer):
         return super().poll(seconds, most)
 
 
-def cleanse(kafka: FakeKafka, rates: Rates, *ranges: OffsetRange, chunk: int = 1_000) -> tuple[Watched, dict[str, int]]:
+def cleanse(
+    kafka: FakeKafka,
+    rates: Rates,
+    *ranges: OffsetRange,
+    chunk: int = 1_000,
+    writers: Callable[[FakeClients, Partition], FakeWriter] | None = None,
+) -> tuple[WatchedConsumer, dict[str, int]]:
     """Run a task for a minute; return its consumer, and how many records of each partition it committed."""
     task_config, clock = make_task_config(rates=rates), FakeClock()
-    clients = FakeClients(kafka, task_config, clock)
-    consumer = Watched(clients, chunk)
-    clients.consumer = lambda: consumer  # type: ignore[method-assign]
+    consumers = partial(WatchedConsumer, most=chunk)
+    clients = FakeClients(kafka, task_config, clock, writers=writers, consumers=consumers)
     assignment = make_assignment(task_config, *ranges)
     receipts = task.run(assignment, clients, make_parser(task_config), SECONDS, clock.runtime)
     assert all(receipt.balances for receipt in receipts)
+    (consumer,) = clients.made
+    assert isinstance(consumer, WatchedConsumer)
     return consumer, {str(receipt.partition): receipt.records for receipt in receipts}
 
 
-def rubbish(records: int) -> list[Record | None]:
-    return [Record(b"x")] * records
+def rubbish(records: int) -> list[SourceRecord | None]:
+    return [SourceRecord(b"x")] * records
 
 
 @pytest.mark.parametrize("rate", [1, 7, 40, 170])
@@ -163,7 +172,7 @@ def a_lane(taken: Counts) -> Ledger:
     return cast("Ledger", SimpleNamespace(partition=A, progress=Progress(open=taken)))
 
 
-class Slow(FakeTransaction):
+class SlowWriter(FakeTransaction):
     """A writer whose commit takes as long as its sink needs, and gives up after ten seconds."""
 
     PER_SECOND = 2_000
@@ -185,17 +194,16 @@ class Slow(FakeTransaction):
 
 
 class TestSlowSink:
-    def test_transactions_become_as_small_as_the_sink_is_slow(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_transactions_become_as_small_as_the_sink_is_slow(self) -> None:
         """The first is far too large; after it none takes much longer than it should."""
-        Slow.sizes, Slow.failures = [], []
+        SlowWriter.sizes, SlowWriter.failures = [], []
         kafka = FakeKafka({A: rubbish(100_000)})
-        monkeypatch.setattr(FakeClients, "writer", lambda clients, partition, _: Slow(clients, partition))
 
-        consumer, records = cleanse(kafka, Rates(), OffsetRange(A, None, 0), chunk=25_000)
+        consumer, records = cleanse(kafka, Rates(), OffsetRange(A, None, 0), chunk=25_000, writers=SlowWriter)
 
-        assert 1 >= len(Slow.failures)
-        assert max(Slow.sizes) <= GROWTH * SLOW_SECONDS * Slow.PER_SECOND
-        assert records[str(A)] >= 0.5 * Slow.PER_SECOND * (SECONDS - 20)
+        assert 1 >= len(SlowWriter.failures)
+        assert max(SlowWriter.sizes) <= GROWTH * SLOW_SECONDS * SlowWriter.PER_SECOND
+        assert records[str(A)] >= 0.5 * SlowWriter.PER_SECOND * (SECONDS - 20)
         assert len(kafka.dead[A]) == kafka.committed[A].offset, "what failed is read again"
         assert {None} < consumer.asked, "a poll brings no more than a transaction takes"
 
@@ -263,17 +271,21 @@ class TestSlowSink:
         self, dead: bool, known: dict[Partition, int], records: int, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """What the last task learned. After workers have died, a slow sink is a suspect."""
-        Slow.sizes, Slow.failures = [], []
-        monkeypatch.setattr(FakeClients, "writer", lambda clients, partition, _: Slow(clients, partition))
+        SlowWriter.sizes, SlowWriter.failures = [], []
         monkeypatch.setattr(isolation, "IsolatedParser", NotIsolated)
         task_config, clock = make_task_config(), FakeClock()
-        clients = FakeClients(FakeKafka({A: rubbish(PLENTY)}), task_config, clock)
-        monkeypatch.setattr(clients, "consumer", lambda: FakeConsumer(clients, 5_000))
+        clients = FakeClients(
+            FakeKafka({A: rubbish(PLENTY)}),
+            task_config,
+            clock,
+            writers=SlowWriter,
+            consumers=partial(FakeConsumer, most=5_000),
+        )
         assignment = replace(make_assignment(task_config, OffsetRange(A, None, 0)), isolate=dead, allowances=known)
 
         (receipt,) = task.run(assignment, clients, make_parser(task_config), 10, clock.runtime)
 
-        assert records == max(Slow.sizes[:3])
+        assert records == max(SlowWriter.sizes[:3])
         assert size_of(500) < (receipt.allowance or 0) < size_of(10_000), "and the next task learns it from us"
 
 
@@ -322,15 +334,13 @@ class Stuck(FakeTransaction):
 
 
 @pytest.mark.parametrize(("chunk", "most"), [(100, 1_450), (5_000, 10_250)])
-def test_a_task_holds_no_more_than_its_memory(chunk: int, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_holds_no_more_than_its_memory(chunk: int, most: int) -> None:
     """Apart from each partition's share and a chunk. One that fills it with unacknowledged records starves no other."""
     Stuck.writers, Stuck.most = [], 0
     records = 1_000
     kafka = FakeKafka({A: rubbish(PLENTY), B: rubbish(PLENTY)})
     task_config, clock = make_task_config(buffer_memory=size_of(records), commit_seconds=1_000.0), FakeClock()
-    clients = FakeClients(kafka, task_config, clock)
-    monkeypatch.setattr(clients, "consumer", lambda: FakeConsumer(clients, chunk))
-    monkeypatch.setattr(clients, "writer", lambda partition, _: Stuck(clients, partition))
+    clients = FakeClients(kafka, task_config, clock, writers=Stuck, consumers=partial(FakeConsumer, most=chunk))
     ranges = OffsetRange(A, None, 0), OffsetRange(B, None, 0)
 
     flowing, stuck = task.run(

@@ -33,6 +33,8 @@ class Partition:
     lines: list[int] = field(default_factory=list)
     dead_letters: list[int] = field(default_factory=list)
     steps: int = 0
+    refused_before: int | None = None
+    """The end of the last transaction that was refused."""
 
     def cleanse(self) -> None:
         while self.committed < self.end:
@@ -51,6 +53,7 @@ class Partition:
             self.dead_letters += records
         elif any(map(self.refused, records)):
             self.search.refused(self.committed, end)
+            self.refused_before = end
             return
         else:
             self.lines += records
@@ -129,7 +132,7 @@ def test_a_record_that_is_taken_in_the_end_is_not_found() -> None:
     """If the topic is fixed during the search, no record becomes a dead letter, and the search ends."""
     refuses = True
     partition = Partition(range(100_000), lambda offset: refuses and offset == 700, 100_000)
-    while partition.search._refused_end != 701:
+    while partition.refused_before != 701:
         partition.step()
     refuses = False
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from itertools import pairwise, product
-from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -37,12 +36,13 @@ from tests.fakes import (
     FakeClock,
     FakeConsumer,
     FakeKafka,
+    FakeTransaction,
     FakeWriter,
     Killed,
     Mishap,
     Point,
-    Record,
     Script,
+    SourceRecord,
     Trouble,
     make_assignment,
     make_task_config,
@@ -53,10 +53,10 @@ A, B = Partition("raw", 0), Partition("raw", 3)
 EXACTLY, AT_LEAST = Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE
 
 
-def source(good: int = 10) -> list[Record | None]:
+def source(good: int = 10) -> list[SourceRecord | None]:
     """Ten good lines, a bad one in the middle, a control record at the end."""
-    records: list[Record | None] = [Record(line(n), b"k%d" % n) for n in range(good)]
-    records.insert(5, Record(b"rubbish", b"bad", headers=[("h", b"1")]))
+    records: list[SourceRecord | None] = [SourceRecord(line(n), b"k%d" % n) for n in range(good)]
+    records.insert(5, SourceRecord(b"rubbish", b"bad", headers=[("h", b"1")]))
     return [*records, CONTROL]
 
 
@@ -125,7 +125,9 @@ class TestFlow:
         assert (0, 12) == (receipt.start, receipt.end)
 
     def test_partitions_that_share_a_chunk_are_counted_apart(self, guarantee: Guarantee) -> None:
-        kafka = FakeKafka({A: [Record(line(0)), Record(line(1))], B: [Record(line(2)), Record(b"rubbish")]})
+        kafka = FakeKafka(
+            {A: [SourceRecord(line(0)), SourceRecord(line(1))], B: [SourceRecord(line(2)), SourceRecord(b"rubbish")]}
+        )
 
         run(kafka, guarantee)
 
@@ -141,7 +143,7 @@ class TestFlow:
         hour = TimestampLimit("message.timestamp.after.max.ms", 3_600_000)
         task_config = replace(task_config, sink=replace(task_config.sink, after=hour))
         newest = 1_000_000_500 + hour.milliseconds + CLOCK_MARGIN_MS
-        kafka = FakeKafka({A: [Record(line(n), timestamp=newest + n) for n in range(2)]})
+        kafka = FakeKafka({A: [SourceRecord(line(n), timestamp=newest + n) for n in range(2)]})
         runtime = replace(clock.runtime, wall_clock=lambda: 1_000_000.5)
         assignment = make_assignment(task_config, OffsetRange(A, None, 0))
 
@@ -171,7 +173,7 @@ class TestFlow:
 
     def test_partitions_do_not_mix(self, guarantee: Guarantee) -> None:
         """Records of several partitions in one chunk go to the right ones."""
-        kafka = FakeKafka({A: source(), B: [Record(line(77))]})
+        kafka = FakeKafka({A: source(), B: [SourceRecord(line(77))]})
 
         receipts = run(kafka, guarantee)
 
@@ -334,18 +336,18 @@ class TestOutcomes:
         assert (Outcome.DONE, second.end) == (second.outcome, kafka.committed[B].offset)
         assert kafka.sink[B]
 
-    def test_a_consumer_that_kafka_refuses_ends_the_task(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_consumer_that_kafka_refuses_ends_the_task(self) -> None:
         """What it has read is committed, and the next task reads on with the current passwords and certificates."""
         kafka, task_config, clock = FakeKafka({A: source()}), make_task_config(), FakeClock()
         kafka.committed = {A: CommittedOffset(0)}
-        clients = FakeClients(kafka, task_config, clock)
-        real_deliver = task.Task.deliver
 
-        def deliver_and_be_refused(self: task.Task, *arguments: Any) -> None:
-            real_deliver(self, *arguments)
-            cast("FakeConsumer", self.consumer).refused = True
+        class RefusedConsumer(FakeConsumer):
+            def poll(self, seconds: float, most: int | None = None) -> Chunk | None:
+                chunk = super().poll(seconds, most)
+                self.refused = chunk is not None
+                return chunk
 
-        monkeypatch.setattr(task.Task, "deliver", deliver_and_be_refused)
+        clients = FakeClients(kafka, task_config, clock, consumers=RefusedConsumer)
         assignment = make_assignment(task_config, OffsetRange(A, 0, 0))
         (receipt,) = task.run(assignment, clients, make_parser(task_config), seconds=1_000, runtime=clock.runtime)
 
@@ -357,24 +359,22 @@ class TestOutcomes:
         kafka = FakeKafka({A: [], B: []})
         kafka.committed = {A: CommittedOffset(0), B: CommittedOffset(0)}
         task_config, clock = make_task_config(), FakeClock()
-        clients = FakeClients(kafka, task_config, clock)
         began = clock.now
-        real_poll = task.Task.keep_up
 
-        def fence_then_keep_up(self: task.Task, *, catching_up: bool) -> None:
-            kafka.epochs[A] = 99
-            real_poll(self, catching_up=catching_up)
+        class FencedMeanwhile(FakeConsumer):
+            def poll(self, seconds: float, most: int | None = None) -> Chunk | None:
+                kafka.epochs[A] = 99
+                return super().poll(seconds, most)
 
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(task.Task, "keep_up", fence_then_keep_up)
-            ranges = (OffsetRange(A, 0, 0), OffsetRange(B, 0, 0))
-            receipts = task.run(
-                make_assignment(task_config, *ranges),
-                clients,
-                make_parser(task_config),
-                seconds=1_000,
-                runtime=clock.runtime,
-            )
+        clients = FakeClients(kafka, task_config, clock, consumers=FencedMeanwhile)
+        ranges = (OffsetRange(A, 0, 0), OffsetRange(B, 0, 0))
+        receipts = task.run(
+            make_assignment(task_config, *ranges),
+            clients,
+            make_parser(task_config),
+            seconds=1_000,
+            runtime=clock.runtime,
+        )
 
         assert [Outcome.FENCED, Outcome.DONE] == [receipt.outcome for receipt in receipts]
         assert clock.now - began < 3
@@ -383,14 +383,12 @@ class TestOutcomes:
         """Opening hundreds of partitions may take longer than a short round. The task still processes records."""
         kafka = FakeKafka({A: source()})
         task_config, clock = make_task_config(), FakeClock()
-        clients = FakeClients(kafka, task_config, clock)
-        real = clients.writer
 
-        def slowly(partition: Partition, offsets: object):  # type: ignore[no-untyped-def]  # noqa: ANN202
+        def slowly(clients: FakeClients, partition: Partition) -> FakeWriter:
             clock.now += 100
-            return real(partition, offsets)
+            return FakeTransaction(clients, partition)
 
-        clients.writer = slowly  # type: ignore[method-assign]
+        clients = FakeClients(kafka, task_config, clock, writers=slowly)
 
         task.run(
             make_assignment(task_config, OffsetRange(A, None, 0)),
@@ -475,15 +473,13 @@ class TestOutcomes:
         """A slow commit succeeds, but its producer is not used again."""
         kafka = FakeKafka({A: source()})
         task_config, clock = make_task_config(), FakeClock()
-        clients = FakeClients(kafka, task_config, clock)
-        real = clients.writer
 
-        def slow_at_first(partition: Partition, offsets: object):  # type: ignore[no-untyped-def]  # noqa: ANN202
-            writer = real(partition, offsets)
+        def slow_at_first(clients: FakeClients, partition: Partition) -> FakeWriter:
+            writer = FakeTransaction(clients, partition)
             writer.suspect = kafka.epochs.get(partition, 0) == 0
             return writer
 
-        clients.writer = slow_at_first  # type: ignore[method-assign]
+        clients = FakeClients(kafka, task_config, clock, writers=slow_at_first)
 
         (receipt,) = task.run(
             make_assignment(task_config, OffsetRange(A, None, 0)),
@@ -510,15 +506,14 @@ class TestOutcomes:
         if offset_range.committed is not None:
             kafka.committed[A] = CommittedOffset(offset_range.committed)
         task_config, clock = make_task_config(), FakeClock()
-        clients = FakeClients(kafka, task_config, clock)
-        real, made = clients.writer, list[FakeWriter]()
+        made = list[FakeWriter]()
 
-        def slow_at_first(partition: Partition, offsets: object) -> FakeWriter:
-            made.append(real(partition, offsets))
+        def slow_at_first(clients: FakeClients, partition: Partition) -> FakeWriter:
+            made.append(FakeTransaction(clients, partition))
             made[-1].suspect = len(made) == 1
             return made[-1]
 
-        clients.writer = slow_at_first  # type: ignore[method-assign]
+        clients = FakeClients(kafka, task_config, clock, writers=slow_at_first)
 
         (receipt,) = task.run(
             make_assignment(task_config, offset_range),
@@ -544,32 +539,21 @@ class TestOutcomes:
         monkeypatch.setattr(commits, "SIDE_BY_SIDE", few)
         kafka = FakeKafka({A: [], B: source(2_000)})
         task_config, clock = make_task_config(), FakeClock()
-        clients = FakeClients(kafka, task_config, clock)
-        real, began = clients.writer, []
+        began = list[float]()
 
-        def slow(partition: Partition, offsets: object):  # type: ignore[no-untyped-def]  # noqa: ANN202
-            writer = real(partition, offsets)
-            commit = writer.commit
-
-            def slow_commit(offset: int, metadata: str) -> None:
-                if partition == B:  # the control partition, A, keeps its heartbeat
+        class TimedWriter(FakeTransaction):
+            def commit(self, offset: int, metadata: str) -> None:
+                if self._partition == B:  # the control partition, A, keeps its heartbeat
                     began.append(clock.now)
                     clock.now += 1.0
-                commit(offset, metadata)
+                super().commit(offset, metadata)
 
-            writer.commit = slow_commit  # type: ignore[method-assign]
-            return writer
+        class Filled(FakeConsumer):
+            def poll(self, seconds: float, most: int | None = None) -> Chunk | None:
+                chunk = super().poll(seconds, most)
+                return replace(chunk, full=full) if chunk else None
 
-        clients.writer = slow  # type: ignore[method-assign]
-        consumer = clients.consumer()
-        poll = consumer.poll
-
-        def poll_with_fullness(seconds: float, most: int | None = None) -> Chunk | None:
-            chunk = poll(seconds, most)
-            return replace(chunk, full=full) if chunk else None
-
-        consumer.poll = poll_with_fullness  # type: ignore[method-assign]
-        clients.consumer = lambda: consumer  # type: ignore[method-assign]
+        clients = FakeClients(kafka, task_config, clock, writers=TimedWriter, consumers=Filled)
 
         ranges = OffsetRange(A, None, 0), OffsetRange(B, None, 0)
         task.run(
@@ -590,7 +574,7 @@ class TestRefusedRecords:
     @pytest.mark.parametrize("guarantee", [EXACTLY, AT_LEAST])
     def test_exactly_these_become_dead_letters(self, guarantee: Guarantee, refused: set[int]) -> None:
         """The other lines are written, the counts balance, and the other partition is not affected."""
-        kafka = FakeKafka({A: source(), B: [CONTROL, Record(line(77)), CONTROL]})
+        kafka = FakeKafka({A: source(), B: [CONTROL, SourceRecord(line(77)), CONTROL]})
         kafka.refuses_line = {cleansed(n) for n in refused}.__contains__
 
         first, second = run(kafka, guarantee, seconds=200)
@@ -609,7 +593,7 @@ class TestRefusedRecords:
 
     def test_the_dead_letter_holds_the_words_of_the_broker(self) -> None:
         """It has the time of writing, the record's own timestamp in a header, and key and value unchanged."""
-        kafka = FakeKafka({A: [*source(3)[:2], Record(line(5), b"k", 1_234, [("h", b"1")])]})
+        kafka = FakeKafka({A: [*source(3)[:2], SourceRecord(line(5), b"k", 1_234, [("h", b"1")])]})
         kafka.refuses_line = {cleansed(5)}.__contains__
 
         run(kafka, seconds=60)
@@ -635,7 +619,7 @@ class TestRefusedRecords:
         kafka = FakeKafka({A: source(), B: source()})
         kafka.refuses_line = {cleansed(3)}.__contains__
         kafka.refuses_dead_letter = lambda dead_letter: dead_letter.value == line(3)
-        kafka.source[B] = [Record(line(n)) for n in range(20, 30)]
+        kafka.source[B] = [SourceRecord(line(n)) for n in range(20, 30)]
 
         first, second = run(kafka, seconds=60)
 
@@ -688,7 +672,7 @@ class TestBrokenParsers:
 
     def test_a_line_that_the_sink_would_refuse_is_a_dead_letter(self) -> None:
         """A cleansed line that exceeds the sink's limit is rejected as too_large and does not stop the partition."""
-        kafka = FakeKafka({A: [Record(line(1)), Record(line(10**600)), Record(line(3))]})
+        kafka = FakeKafka({A: [SourceRecord(line(1)), SourceRecord(line(10**600)), SourceRecord(line(3))]})
         task_config, clock = make_task_config(sink=Destination("clean", 2, 1_000)), FakeClock()
 
         task.run(
@@ -761,7 +745,7 @@ class TestTruncation:
     def test_a_log_that_was_cut_and_has_grown_again_blocks_its_partition(self, guarantee: Guarantee) -> None:
         """Nothing is read, the offset stays, and receipt and metadata say where the log was truncated."""
         kafka = self.kafka(guarantee)
-        kafka.cut(A, 7, [Record(line(n)) for n in range(70, 90)])
+        kafka.cut(A, 7, [SourceRecord(line(n)) for n in range(70, 90)])
         before = kafka.committed[A]
 
         (receipt,) = run(kafka, guarantee)
@@ -778,7 +762,7 @@ class TestTruncation:
     def test_a_new_leader_that_has_everything_blocks_nothing(self, guarantee: Guarantee) -> None:
         """Only the last record counts: the control record behind it may be lost, and its offset reused."""
         kafka = self.kafka(guarantee)
-        kafka.cut(A, 11, [Record(line(99)), Record(line(100))])
+        kafka.cut(A, 11, [SourceRecord(line(99)), SourceRecord(line(100))])
 
         (receipt,) = run(kafka, guarantee)
 
@@ -789,7 +773,7 @@ class TestTruncation:
     def test_an_offset_that_a_person_set_is_believed(self, guarantee: Guarantee) -> None:
         """It has no leader epoch."""
         kafka = self.kafka(guarantee)
-        kafka.cut(A, 7, [Record(line(n)) for n in range(70, 90)])
+        kafka.cut(A, 7, [SourceRecord(line(n)) for n in range(70, 90)])
         kafka.committed[A] = CommittedOffset(7)
 
         (receipt,) = run(kafka, guarantee)
@@ -829,18 +813,18 @@ class TestTruncation:
         return lane.ready
 
 
-def test_lines_are_keyed_by_a_field(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_are_keyed_by_a_field() -> None:
     """With `sink.key` lines have that field as their key, and dead letters keep their record's key."""
-    kafka, keys, plain = FakeKafka({A: source(2)}), [], FakeWriter.send
+    kafka, keys = FakeKafka({A: source(2)}), []
 
-    def send(writer: FakeWriter, lines: Lines) -> None:
-        keys.extend(lines.keys.take(lines.rows).to_pylist())
-        plain(writer, lines)
+    class NotingWriter(FakeTransaction):
+        def send(self, lines: Lines) -> None:
+            keys.extend(lines.keys.take(lines.rows).to_pylist())
+            super().send(lines)
 
-    monkeypatch.setattr(FakeWriter, "send", send)
     task_config, clock = make_task_config(sink_key="houseid"), FakeClock()
     assignment = make_assignment(task_config, OffsetRange(A, None, 0, len(kafka.source[A])))
-    clients = FakeClients(kafka, task_config, clock)
+    clients = FakeClients(kafka, task_config, clock, writers=NotingWriter)
 
     task.run(assignment, clients, make_parser(task_config), 8, runtime=clock.runtime)
 
@@ -916,9 +900,9 @@ class TestTakeover:
             if len(looks) == 1:
                 kafka.epochs[A] = 99
                 kafka.committed[A] = later
-                kafka.source[A].append(Record(line(2)))
+                kafka.source[A].append(SourceRecord(line(2)))
             if len(looks) == 60:
-                kafka.source[B].append(Record(line(1)))
+                kafka.source[B].append(SourceRecord(line(1)))
             real(this, catching_up=catching_up)
 
         with pytest.MonkeyPatch.context() as patch:

@@ -6,6 +6,7 @@ import gc
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 
 import pyarrow as pa
@@ -29,8 +30,8 @@ from tests.fakes import (
     Killed,
     Mishap,
     Point,
-    Record,
     Script,
+    SourceRecord,
     Trouble,
     make_assignment,
     make_task_config,
@@ -41,17 +42,21 @@ from tests.independent import cleansed, line
 A, B = Partition("raw", 0), Partition("raw", 3)
 
 
-class Writer(FakeTransaction):
-    """A writer that records how it ended and when it committed."""
-
-    discarded = 0
-
-    def discard(self) -> None:
-        self.discarded += 1
-
-
 class Offsets(FakeOffsets):
+    """A store that fails first, and records how it was asked and whether it is closed."""
+
     closed = False
+
+    def __init__(self, kafka: FakeKafka, failures: list[Exception]) -> None:
+        super().__init__(kafka)
+        self.asked: list[bool] = []
+        self._failures = failures
+
+    def load(self, partitions: Iterable[Partition], *, stable: bool) -> dict[Partition, CommittedOffset]:
+        self.asked.append(stable)
+        if self._failures:
+            raise self._failures.pop()
+        return super().load(partitions, stable=stable)
 
     def close(self) -> None:
         self.closed = True
@@ -64,28 +69,41 @@ class Pool(Inline):
         self.ended = True
 
 
-class Stage:
+class ObservedTask:
     """A task with two lanes whose offsets are committed, and all that it makes."""
 
-    def __init__(self, *mishaps: Mishap, records: int = 0) -> None:
-        self.kafka = FakeKafka({each: [Record(line(n)) for n in range(records)] for each in (A, B)})
+    def __init__(
+        self,
+        *mishaps: Mishap,
+        records: int = 0,
+        consumers: Callable[[FakeClients], FakeConsumer] = FakeConsumer,
+    ) -> None:
+        self.kafka = FakeKafka({each: [SourceRecord(line(n)) for n in range(records)] for each in (A, B)})
         self.kafka.committed = {A: CommittedOffset(0), B: CommittedOffset(0)}
         self.clock, self.task_config = FakeClock(), make_task_config()
-        self.clients = FakeClients(self.kafka, self.task_config, self.clock, Script(list(mishaps)))
-        self.clients.writer = self._writer  # type: ignore[method-assign]
+        self.clients = FakeClients(
+            self.kafka,
+            self.task_config,
+            self.clock,
+            Script(list(mishaps)),
+            writers=self._writer,
+            consumers=consumers,
+        )
         self.clients.offsets = self._offsets  # type: ignore[method-assign]
-        self.writers: list[Writer] = []
+        self.writers: list[FakeTransaction] = []
         self.stores: list[Offsets] = []
+        self.failures: list[Exception] = []
+        """What the first reads of committed offsets raise."""
         self.pools: list[Pool] = []
-        self.change: Callable[[Writer, Partition], None] = lambda _writer, _partition: None
+        self.change: Callable[[FakeTransaction, Partition], None] = lambda _writer, _partition: None
 
-    def _writer(self, partition: Partition, offsets: object) -> Writer:
-        self.writers.append(Writer(self.clients, partition))
+    def _writer(self, clients: FakeClients, partition: Partition) -> FakeTransaction:
+        self.writers.append(FakeTransaction(clients, partition))
         self.change(self.writers[-1], partition)
         return self.writers[-1]
 
     def _offsets(self, consumer: object) -> Offsets:
-        self.stores.append(Offsets(self.kafka))
+        self.stores.append(Offsets(self.kafka, self.failures))
         return self.stores[-1]
 
     def run(
@@ -102,21 +120,21 @@ class Stage:
 
 def test_an_idle_task_shows_that_it_is_alive() -> None:
     """It commits its control partition's offset every second, and the others' once, at its end."""
-    stage = Stage()
-    stage.run(20.0)
+    observed = ObservedTask()
+    observed.run(20.0)
 
-    control, other = stage.writers
+    control, other = observed.writers
     assert 16 <= control.commits <= 21
     assert 1 == other.commits
 
 
 def test_memory_is_freed_twice_a_second() -> None:
     """Librdkafka keeps delivered records until their reports are taken; a lane may commit much less often."""
-    stage = Stage(records=1_000)
-    stage.task_config = make_task_config(commit_seconds=60.0)
-    stage.run(20.0)
+    observed = ObservedTask(records=1_000)
+    observed.task_config = make_task_config(commit_seconds=60.0)
+    observed.run(20.0)
 
-    assert all(30 <= writer.freed <= 40 for writer in stage.writers)
+    assert all(30 <= writer.freed <= 40 for writer in observed.writers)
 
 
 @pytest.mark.parametrize(
@@ -131,57 +149,57 @@ def test_memory_is_freed_twice_a_second() -> None:
 )
 def test_nothing_is_left_behind(mishaps: tuple[Mishap, ...]) -> None:
     """Every producer is discarded once, and store, consumer and threads are closed, however the task ends."""
-    stage = Stage(*mishaps, records=50)
+    observed = ObservedTask(*mishaps, records=50)
     if any(mishap.trouble is Trouble.KILLED for mishap in mishaps):
         with pytest.raises(Killed):
-            stage.run(8.0)
+            observed.run(8.0)
     else:
-        stage.run(8.0)
+        observed.run(8.0)
 
-    assert {1} == {writer.discarded for writer in stage.writers}
-    assert [True] == [store.closed for store in stage.stores]
-    assert [True] == [consumer.closed for consumer in stage.clients.made]
-    assert [True] == [pool.ended for pool in stage.pools]
+    assert {1} == {writer.discarded for writer in observed.writers}
+    assert [True] == [store.closed for store in observed.stores]
+    assert [True] == [consumer.closed for consumer in observed.clients.made]
+    assert [True] == [pool.ended for pool in observed.pools]
     assert gc.isenabled()
 
 
 def test_a_task_ends_when_its_ends_are_reached() -> None:
     """A backfill does not wait for its round's deadline. Each partition is committed up to its end, once."""
-    stage = Stage(records=20)
-    began = stage.clock.now
+    observed = ObservedTask(records=20)
+    began = observed.clock.now
 
-    receipts = stage.run(1_000.0, end=10)
+    receipts = observed.run(1_000.0, end=10)
 
-    assert stage.clock.now - began < 5
+    assert observed.clock.now - began < 5
     assert [(Outcome.DONE, 10)] * 2 == [(receipt.outcome, receipt.end) for receipt in receipts]
-    assert {each: [cleansed(n) for n in range(10)] for each in (A, B)} == stage.kafka.sink
+    assert {each: [cleansed(n) for n in range(10)] for each in (A, B)} == observed.kafka.sink
 
 
 def test_garbage_is_not_collected_inside_a_round() -> None:
     """The collector would visit every consumed message again and again."""
-    stage, seen = Stage(records=1), list[bool]()
+    observed, seen = ObservedTask(records=1), list[bool]()
 
     class Watching:
         def parse(self, lines: pa.BinaryArray) -> Parsed:
             seen.append(gc.isenabled())
-            return make_parser(stage.task_config).parse(lines)
+            return make_parser(observed.task_config).parse(lines)
 
-    stage.run(1.0, Watching())
+    observed.run(1.0, Watching())
 
     assert {False} == set(seen)
 
 
 def test_what_was_taken_during_the_last_commit_is_committed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A lane may still be committing at the deadline. What it took meanwhile is committed before it reports."""
-    stage = Stage(records=3)
+    observed = ObservedTask(records=3, consumers=partial(FakeConsumer, tick=0.05))
     begun, ends = threading.Event(), threading.Event()
 
-    def change(writer: Writer, partition: Partition) -> None:
+    def change(writer: FakeTransaction, partition: Partition) -> None:
         commit = writer.commit
 
         def held(offset: int, metadata: str) -> None:
             if partition == A and not begun.is_set():
-                stage.kafka.source[A] += [Record(line(n)) for n in range(3, 6)]
+                observed.kafka.source[A] += [SourceRecord(line(n)) for n in range(3, 6)]
                 begun.set()
                 assert ends.wait(20)
             commit(offset, metadata)
@@ -200,76 +218,63 @@ def test_what_was_taken_during_the_last_commit_is_committed(monkeypatch: pytest.
 
     monkeypatch.setattr(task.Task, "keep_up", begin)
     monkeypatch.setattr(task.Task, "finish", end)
-    stage.change = change
-    stage.clients.consumer = lambda: FakeConsumer(stage.clients, tick=0.05)  # type: ignore[method-assign]
+    observed.change = change
 
-    first, _ = stage.run(0.4, runtime=stage.clock.threaded)  # less than the patience for a call
+    first, _ = observed.run(0.4, runtime=observed.clock.threaded)  # less than the patience for a call
 
     assert begun.is_set()
     assert (Outcome.DONE, 6) == (first.outcome, first.end)
-    assert [cleansed(n) for n in range(6)] == stage.kafka.sink[A]
+    assert [cleansed(n) for n in range(6)] == observed.kafka.sink[A]
 
 
 @pytest.mark.parametrize("error", [Unreachable("no answer"), NotUsable("no right to read the group", "grant it")])
 def test_a_start_that_cannot_be_read_is_trouble_like_any_other(error: Exception) -> None:
     """Each lane backs off and reopens with a new producer; its receipt has the error, and no record is lost."""
-    stage = Stage(records=3)
+    observed = ObservedTask(records=3)
     # For both lanes' first attempt together, and for one lane's second: the stable read and the unstable one.
-    failures = [error, error, error]
-    load = Offsets.load
+    observed.failures += [error, error, error]
 
-    def fail(store: Offsets, partitions: Iterable[Partition], *, stable: bool) -> dict[Partition, CommittedOffset]:
-        if failures:
-            raise failures.pop()
-        return load(store, partitions, stable=stable)
-
-    with pytest.MonkeyPatch.context() as patch, capture_logs() as logs:
-        patch.setattr(Offsets, "load", fail)
-        receipts = stage.run(20.0)
+    with capture_logs() as logs:
+        receipts = observed.run(20.0)
 
     assert [2, 1] == [receipt.reopened for receipt in receipts]
     assert all(f"cannot read the committed offset: {error}" in receipt.error for receipt in receipts)
     assert {A, B} == {
         Partition(each["topic"], each["partition"]) for each in logs if each["event"] == "partition_trouble"
     }
-    assert [1] * 5 == [writer.discarded for writer in stage.writers]
-    assert {each: [cleansed(n) for n in range(3)] for each in (A, B)} == stage.kafka.sink
+    assert [1] * 5 == [writer.discarded for writer in observed.writers]
+    assert {each: [cleansed(n) for n in range(3)] for each in (A, B)} == observed.kafka.sink
 
 
-def test_a_task_waits_for_stable_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_waits_for_stable_offsets() -> None:
     """An earlier owner's transaction may be about to move them (KIP-447), also when a lane reopens."""
-    stage, asked = Stage(Mishap(Point.AFTER_SEND, Trouble.TRANSIENT), records=3), list[bool]()
-    load = Offsets.load
+    observed = ObservedTask(Mishap(Point.AFTER_SEND, Trouble.TRANSIENT), records=3)
 
-    def note(store: Offsets, partitions: Iterable[Partition], *, stable: bool) -> dict[Partition, CommittedOffset]:
-        asked.append(stable)
-        return load(store, partitions, stable=stable)
+    observed.run(5.0)
 
-    monkeypatch.setattr(Offsets, "load", note)
-    stage.run(5.0)
-
-    assert [True, True] == asked
+    (store,) = observed.stores
+    assert [True, True] == store.asked
 
 
 def test_the_watchdog_is_fed_with_every_poll(monkeypatch: pytest.MonkeyPatch) -> None:
     """A task without records makes progress too."""
-    stage, fed = Stage(), list[float]()
-    monkeypatch.setattr(Watchdog, "feed", lambda _: fed.append(stage.clock.now))
+    observed, fed = ObservedTask(), list[float]()
+    monkeypatch.setattr(Watchdog, "feed", lambda _: fed.append(observed.clock.now))
 
-    stage.run(20.0)
+    observed.run(20.0)
 
     assert max(later - one for one, later in pairwise(fed)) < 0.3  # a poll takes 0.2
 
 
 def test_the_clients_are_closed_before_a_task_returns() -> None:
     """The next task needs its memory and connections. Only a hanging call delays it."""
-    stage, closed_in = Stage(records=3), list[threading.Thread]()
+    closed_in = list[threading.Thread]()
 
     class Consumer(FakeConsumer):
         def close(self) -> None:
             closed_in.append(threading.current_thread())
 
-    stage.clients.consumer = lambda: Consumer(stage.clients)  # type: ignore[method-assign]
-    stage.run(2.0, runtime=stage.clock.threaded)
+    observed = ObservedTask(records=3, consumers=Consumer)
+    observed.run(2.0, runtime=observed.clock.threaded)
 
     assert [threading.current_thread()] == closed_in

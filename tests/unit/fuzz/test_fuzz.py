@@ -48,7 +48,7 @@ def test_engines_that_differ_are_found() -> None:
         lossy.outcomes([None, line(1)])
 
 
-class Forgetful(IdcAccessLog):
+class ForgetfulParser(IdcAccessLog):
     """Loses the last row."""
 
     def parse(self, lines: pa.BinaryArray) -> Parsed:
@@ -59,7 +59,7 @@ class Forgetful(IdcAccessLog):
 def test_a_line_without_an_outcome_is_found() -> None:
     """Also where both engines lose the same line."""
     with pytest.raises(Disagreement):
-        Pair.of(Forgetful).outcomes([line(1), line(2)])
+        Pair.of(ForgetfulParser).outcomes([line(1), line(2)])
 
 
 def test_the_same_on_both_engines_is_counted() -> None:

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 
 import pytest
 from structlog.testing import capture_logs
 
 from app.kafka import backend
 from app.kafka.backend import PLAIN, best_backend, expected_backend, why_not_bulk
+
+
+@pytest.fixture
+def unknown() -> Iterator[None]:
+    """Forget what is known about the kernels of this machine, before and after the test."""
+    backend._problem_of.cache_clear()
+    yield
+    backend._problem_of.cache_clear()
 
 
 class TestGuards:
@@ -18,14 +27,13 @@ class TestGuards:
         """A machine with the pinned packages uses the bulk backend."""
         assert ("", "bulk") == (why_not_bulk({}), best_backend({}).name)
 
+    @pytest.mark.usefixtures("unknown")
     def test_numba_is_missing(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Without Numba the plain backend is used, which is logged once."""
-        backend._problem_of.cache_clear()
         monkeypatch.setitem(sys.modules, "app.kafka.bulk.consumer", None)
 
         with capture_logs() as logs:
             assert [PLAIN, PLAIN] == [best_backend({}), best_backend({})]
-        backend._problem_of.cache_clear()
 
         (line,) = logs
         assert "plain_backend" == line["event"]
@@ -48,6 +56,7 @@ class TestGuards:
 
         assert problem in native.problem()
 
+    @pytest.mark.usefixtures("unknown")
     @pytest.mark.parametrize("version", ["2.15.1", "2.16.2", "2.16.1.dev1", "3.0.0"])
     def test_a_client_that_was_not_tested(self, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
         """Its objects may have any layout, so no pointer is followed, and the plain backend is used."""
@@ -58,12 +67,11 @@ class TestGuards:
 
         monkeypatch.setattr("confluent_kafka.cimpl.version", lambda: version)
         monkeypatch.setattr(native, "handle", crash)
-        backend._problem_of.cache_clear()
 
         assert f"{version} with librdkafka 2.16.0 is installed" in why_not_bulk({})
         assert PLAIN == best_backend({})
-        backend._problem_of.cache_clear()
 
+    @pytest.mark.usefixtures("unknown")
     def test_kernels_that_do_not_compile(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Another Numba may refuse them with an error of its own that is not an ImportError."""
 
@@ -71,10 +79,8 @@ class TestGuards:
             raise TypeError(f"{name}: no such pointer")
 
         monkeypatch.setattr(backend, "import_module", refuse)
-        backend._problem_of.cache_clear()
 
         assert "app.kafka.bulk.consumer: no such pointer" == why_not_bulk({})
-        backend._problem_of.cache_clear()
 
     def test_tokens_that_are_renewed(self) -> None:
         """Authentication that needs a callback while polling uses the plain backend."""

@@ -18,7 +18,7 @@ from app.model import Destination, TimestampLimit
 from app.topics import OwnTopics
 
 
-class Connection:
+class TopicsConnection:
     """A connection to a cluster with these topics of one partition each."""
 
     def __init__(self, *topics: str, settings: Mapping[str, str] | KafkaError | None = None) -> None:
@@ -55,7 +55,7 @@ def test_a_pattern_never_matches_what_winnow_creates() -> None:
     """If a pattern matched a placeholder, each look would create another placeholder for that."""
     own = ("raw.winnow-offsets", "raw.winnow-offsets.winnow-offsets", "at-raw", "dead.replayed", "dead.parked")
     strangers = ("raw", "dead", ".winnow-offsets", "at-", "other.parked")
-    topics = KafkaTopics(Connection(*own, *strangers), OwnTopics("dead", "at-{topic}"))  # type: ignore[arg-type]
+    topics = KafkaTopics(TopicsConnection(*own, *strangers), OwnTopics("dead", "at-{topic}"))  # type: ignore[arg-type]
 
     assert set(strangers) == topics.source_topics([], ".*").keys()
     assert {"at-raw"} == topics.source_topics(["at-raw"], None).keys()
@@ -64,7 +64,7 @@ def test_a_pattern_never_matches_what_winnow_creates() -> None:
 @pytest.mark.parametrize("template", ["", "{topic}"])
 def test_a_placeholder_of_its_sources_name_hides_nothing(template: str) -> None:
     """If a placeholder has its source's own name, the pattern means the source."""
-    topics = KafkaTopics(Connection("raw", "raw.winnow-offsets"), OwnTopics("dead", template))  # type: ignore[arg-type]
+    topics = KafkaTopics(TopicsConnection("raw", "raw.winnow-offsets"), OwnTopics("dead", template))  # type: ignore[arg-type]
 
     assert {"raw"} == topics.source_topics([], ".*").keys()
 
@@ -81,12 +81,12 @@ def test_a_placeholder_of_its_sources_name_hides_nothing(template: str) -> None:
 )
 def test_a_retention_is_that_of_a_topic_that_deletes(settings: Any, seconds: float | None) -> None:
     """A topic that only compacts, or keeps records for ever, endangers none."""
-    assert seconds == KafkaTopics(Connection("raw", settings=settings)).retention("raw")  # type: ignore[arg-type]
+    assert seconds == KafkaTopics(TopicsConnection("raw", settings=settings)).retention("raw")  # type: ignore[arg-type]
 
 
 def test_topics_that_do_not_exist() -> None:
     """All of them are named, each with the command that creates it. One that existed before may be missing."""
-    topics = KafkaTopics(Connection("raw"))  # type: ignore[arg-type]
+    topics = KafkaTopics(TopicsConnection("raw"))  # type: ignore[arg-type]
 
     with pytest.raises(TopicMissing) as raised:
         topics.source_topics(["raw", "more", "most"], None)
@@ -101,7 +101,7 @@ def test_topics_that_do_not_exist() -> None:
 
 def test_a_pattern_never_matches_an_internal_topic() -> None:
     """`.*` does not read the group's own offsets, which would grow with every commit. A name may."""
-    topics = KafkaTopics(Connection("raw", "_raw", "__consumer_offsets", "__transaction_state"))  # type: ignore[arg-type]
+    topics = KafkaTopics(TopicsConnection("raw", "_raw", "__consumer_offsets", "__transaction_state"))  # type: ignore[arg-type]
 
     assert {"raw", "_raw"} == topics.source_topics([], ".*").keys()
     assert {"__consumer_offsets"} == topics.source_topics(["__consumer_offsets"], None).keys()
@@ -109,7 +109,7 @@ def test_a_pattern_never_matches_an_internal_topic() -> None:
 
 def destination(settings: Mapping[str, str] | KafkaError) -> Destination:
     """Return the destination for a topic with this configuration."""
-    return KafkaTopics(Connection("clean", settings=settings)).destination("clean")  # type: ignore[arg-type]
+    return KafkaTopics(TopicsConnection("clean", settings=settings)).destination("clean")  # type: ignore[arg-type]
 
 
 NEVER = str((1 << 63) - 1)
@@ -169,7 +169,7 @@ def test_a_topic_whose_configuration_may_not_be_read_is_taken_as_usual() -> None
 )
 def test_how_many_replicas_must_be_in_sync(settings: Any, needed: int) -> None:
     """A partition with fewer is known. If the setting may not be read, one is assumed."""
-    topics = KafkaTopics(Connection("clean", settings=settings))  # type: ignore[arg-type]
+    topics = KafkaTopics(TopicsConnection("clean", settings=settings))  # type: ignore[arg-type]
 
     assert needed == topics.min_in_sync("clean")
     assert {(0, 2)} == topics.source_topics(["clean"], None)["clean"].behind

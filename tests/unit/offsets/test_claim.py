@@ -20,7 +20,7 @@ def by(owner: Owner, offset: int) -> CommittedOffset:
     return CommittedOffset(offset, str(OffsetMetadata(owner=owner)))
 
 
-class Scene:
+class ClaimHarness:
     """A claim on an offset that others save, too."""
 
     def __init__(self, begins_with: CommittedOffset | None = None) -> None:
@@ -40,90 +40,90 @@ class Scene:
 @pytest.mark.parametrize("offset", [3, 5, 9])
 def test_a_later_run_takes_the_partition_whatever_its_offset(later: Owner, offset: int) -> None:
     """Even with a smaller offset: it started at the last save, and later records come again."""
-    scene = Scene(by(ME, 3))
-    scene.save(4)
-    scene.kafka.committed[A] = by(later, offset)
+    harness = ClaimHarness(by(ME, 3))
+    harness.save(4)
+    harness.kafka.committed[A] = by(later, offset)
 
     with pytest.raises(Fenced, match="has taken the partition over"):
-        scene.save(5)
+        harness.save(5)
 
-    assert by(later, offset) == scene.kafka.committed[A]
+    assert by(later, offset) == harness.kafka.committed[A]
 
 
 @pytest.mark.parametrize("later", LATER)
 def test_a_later_run_that_is_gone_keeps_nothing(later: Owner) -> None:
     """The driver decided that it is dead, so we start at its last save."""
-    scene = Scene(by(later, 3))
+    harness = ClaimHarness(by(later, 3))
 
-    assert by(ME, 4) == scene.save(4)
-    assert not scene.fences
+    assert by(ME, 4) == harness.save(4)
+    assert not harness.fences
 
 
 @pytest.mark.parametrize("earlier", EARLIER)
 def test_where_an_earlier_run_has_gone_on_we_go_on_from_there(earlier: Owner) -> None:
     """It had not seen our claim yet. It is fenced, and we are not."""
-    scene = Scene(by(earlier, 3))
-    scene.kafka.committed[A] = by(earlier, 6)
+    harness = ClaimHarness(by(earlier, 3))
+    harness.kafka.committed[A] = by(earlier, 6)
 
     with pytest.raises(Transient, match="has since committed 6"):
-        scene.save(3)
+        harness.save(3)
 
-    assert scene.fences
-    assert by(ME, 7) == scene.save(7)
+    assert harness.fences
+    assert by(ME, 7) == harness.save(7)
 
 
 @pytest.mark.parametrize("earlier", EARLIER)
 def test_what_an_earlier_run_saves_behind_us_does_not_count(earlier: Owner) -> None:
     """Its request came late."""
-    scene = Scene(by(earlier, 3))
-    scene.save(5)
-    scene.kafka.committed[A] = by(earlier, 4)
+    harness = ClaimHarness(by(earlier, 3))
+    harness.save(5)
+    harness.kafka.committed[A] = by(earlier, 4)
 
-    assert by(ME, 6) == scene.save(6)
+    assert by(ME, 6) == harness.save(6)
 
 
 def test_another_task_of_this_run_that_is_further_goes_on() -> None:
     """One of the two is a zombie, and the offset must not go back."""
-    scene = Scene(by(ME, 3))
-    scene.kafka.committed[A] = by(ME, 9)
+    harness = ClaimHarness(by(ME, 3))
+    harness.kafka.committed[A] = by(ME, 9)
 
     with pytest.raises(Fenced, match="committed up to 9"):
-        scene.save(5)
+        harness.save(5)
 
 
 def test_a_start_is_saved_where_nothing_is_stored() -> None:
     """There is no owner to fence."""
-    scene = Scene()
+    harness = ClaimHarness()
 
-    assert not scene.fences
-    assert by(ME, 4) == scene.save(4)
+    assert not harness.fences
+    assert by(ME, 4) == harness.save(4)
 
 
 def test_a_policy_may_go_back() -> None:
     """And the next save continues from there."""
-    scene = Scene(by(ME, 9))
+    harness = ClaimHarness(by(ME, 9))
 
-    scene.claim.reset(4, str(OffsetMetadata(owner=ME)))
+    harness.claim.reset(4, str(OffsetMetadata(owner=ME)))
 
-    assert by(ME, 5) == scene.save(5)
+    assert by(ME, 5) == harness.save(5)
 
 
 def test_what_is_no_offset_is_not_overwritten() -> None:
     """A corrupt offset needs an operator."""
-    scene = Scene()
-    scene.kafka.committed[A] = CommittedOffset.not_readable("x")
+    harness = ClaimHarness()
+    harness.kafka.committed[A] = CommittedOffset.not_readable("x")
 
     with pytest.raises(CorruptOffset):
-        scene.save(4)
+        harness.save(4)
 
 
 def test_a_store_that_does_not_answer_is_an_outage() -> None:
     """The lane tries again."""
-    scene = Scene()
-    scene.kafka.pending[A] = by(ME, 4)
+    harness = ClaimHarness()
+    harness.kafka.pending[A] = by(ME, 4)
 
     with pytest.raises(Transient, match="may not have been stored") as caught:
-        scene.save(4)
+        harness.save(4)
 
     assert isinstance(caught.value.__cause__, Unreachable)
 
@@ -131,12 +131,12 @@ def test_a_store_that_does_not_answer_is_an_outage() -> None:
 @pytest.mark.parametrize("transactional", [True, False])
 def test_outside_kafka_the_store_itself_compares(*, transactional: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another owner may save between the load and the save, and there is no transaction to end."""
-    scene = Scene(by(EARLIER[0], 3))
+    harness = ClaimHarness(by(EARLIER[0], 3))
     saved: list[int] = []
-    monkeypatch.setattr(scene.store, "transactional", transactional)
-    monkeypatch.setattr(scene.store, "save", lambda _partition, offset, _metadata: saved.append(offset))
+    monkeypatch.setattr(harness.store, "transactional", transactional)
+    monkeypatch.setattr(harness.store, "save", lambda _partition, offset, _metadata: saved.append(offset))
 
-    scene.save(4)
+    harness.save(4)
 
     assert [4][transactional:] == saved
-    assert transactional is scene.claim.begin(by(EARLIER[0], 3))
+    assert transactional is harness.claim.begin(by(EARLIER[0], 3))

@@ -8,7 +8,7 @@ from app.offsets import connections as module
 from app.offsets.connections import Connections
 
 
-class Connection:
+class ClosableConnection:
     """A connection that knows whether it is closed."""
 
     def __init__(self) -> None:
@@ -20,7 +20,7 @@ class Connection:
 
 def test_a_connection_is_used_again() -> None:
     """A call borrows the idle connection; concurrent calls have one each."""
-    connections = Connections(Connection)
+    connections = Connections(ClosableConnection)
     with connections.one() as first, connections.one() as second:
         assert first is not second
 
@@ -31,7 +31,7 @@ def test_a_connection_is_used_again() -> None:
 
 def test_an_error_closes_the_idle_ones_too() -> None:
     """After a server restart every connection is dead, but only one call fails."""
-    connections = Connections(Connection)
+    connections = Connections(ClosableConnection)
     with connections.one() as idle, connections.one() as broken:
         pass
 
@@ -45,7 +45,7 @@ def test_an_error_closes_the_idle_ones_too() -> None:
 def test_one_that_was_idle_for_long_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """The server may have closed it, and the call would fail."""
     monkeypatch.setattr(module, "IDLE_SECONDS", 0.0)
-    connections = Connections(Connection)
+    connections = Connections(ClosableConnection)
     with connections.one() as old:
         pass
 
@@ -56,7 +56,7 @@ def test_one_that_was_idle_for_long_is_not_used(monkeypatch: pytest.MonkeyPatch)
 
 def test_not_more_are_kept_than_are_needed() -> None:
     """After a burst of calls a few connections are kept, and closing closes them."""
-    connections = Connections(Connection)
+    connections = Connections(ClosableConnection)
     lent = [connections.one() for _ in range(module.KEPT + 2)]
     opened = [each.__enter__() for each in lent]
     for each in lent:

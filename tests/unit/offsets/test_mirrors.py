@@ -21,7 +21,7 @@ A, B = Partition("raw", 0), Partition("raw", 1)
 CONTEXT = StoreContext("group", {})
 
 
-class Server(NoOffsets):
+class FailingStore(NoOffsets):
     """A store whose server can be down or hang; it records each save."""
 
     def __init__(self) -> None:
@@ -47,12 +47,12 @@ class Server(NoOffsets):
 
 
 @pytest.fixture
-def server() -> Server:
-    return Server()
+def server() -> FailingStore:
+    return FailingStore()
 
 
 @pytest.fixture
-def mirrored(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mirrors]:
+def mirrored(server: FailingStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mirrors]:
     """Return a task's mirrors with a single one, which writes without a pause."""
     monkeypatch.setattr(mirrors, "PACE_SECONDS", 0.01)
     monkeypatch.setattr(mirrors, "FIRST_BACKOFF", 0.01)
@@ -62,7 +62,7 @@ def mirrored(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mirror
     made.close()
 
 
-def test_each_committed_offset_reaches_the_mirror(server: Server, mirrored: Mirrors) -> None:
+def test_each_committed_offset_reaches_the_mirror(server: FailingStore, mirrored: Mirrors) -> None:
     """The mirror holds the last committed offset with its metadata."""
     mirrored.put(A, 5, "five")
     mirrored.put(B, 7, "")
@@ -73,7 +73,7 @@ def test_each_committed_offset_reaches_the_mirror(server: Server, mirrored: Mirr
     assert {A: CommittedOffset(6, "six")} == server.load([A], stable=True)
 
 
-def test_an_idle_partition_is_not_written_again(server: Server, mirrored: Mirrors) -> None:
+def test_an_idle_partition_is_not_written_again(server: FailingStore, mirrored: Mirrors) -> None:
     """Repeated commits of the same offset do not reach the mirror."""
     for _ in range(3):
         mirrored.put(A, 5, "")
@@ -83,7 +83,7 @@ def test_an_idle_partition_is_not_written_again(server: Server, mirrored: Mirror
     assert [(A, 5)] == server.saves
 
 
-def test_a_mirror_that_hangs_holds_up_nobody(server: Server, mirrored: Mirrors) -> None:
+def test_a_mirror_that_hangs_holds_up_nobody(server: FailingStore, mirrored: Mirrors) -> None:
     """While it hangs, only each partition's newest offset is kept, and written afterwards."""
     server.up.clear()
     for offset in range(1000):
@@ -95,7 +95,7 @@ def test_a_mirror_that_hangs_holds_up_nobody(server: Server, mirrored: Mirrors) 
 
 
 def test_the_end_of_a_round_waits_a_moment_only(
-    server: Server, mirrored: Mirrors, monkeypatch: pytest.MonkeyPatch
+    server: FailingStore, mirrored: Mirrors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A task does not wait long for a mirror that hangs."""
     monkeypatch.setattr(mirrors, "CLOSE_SECONDS", 0.05)
@@ -107,7 +107,7 @@ def test_the_end_of_a_round_waits_a_moment_only(
     assert [] == server.saves
 
 
-def test_the_end_of_a_round_writes_what_waits(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_end_of_a_round_writes_what_waits(server: FailingStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """The last committed offset is in the mirror when the task ends, despite the mirror's pace."""
     monkeypatch.setattr(mirrors, "PACE_SECONDS", 60.0)
     made = Mirrors([Mirror("fake", lambda: server, write_forward)])
@@ -122,7 +122,7 @@ def test_the_end_of_a_round_writes_what_waits(server: Server, monkeypatch: pytes
 
 
 def test_a_failing_mirror_is_counted_said_and_caught_up(
-    server: Server, mirrored: Mirrors, monkeypatch: pytest.MonkeyPatch
+    server: FailingStore, mirrored: Mirrors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The log reports an outage once, then every minute, and its end; no offset is lost."""
     monkeypatch.setattr(mirrors, "REMIND_SECONDS", 0.05)
@@ -150,7 +150,7 @@ def test_a_failing_mirror_is_counted_said_and_caught_up(
     assert mirrored.failures == logged[-1]["failures"] >= 2
 
 
-def test_whatever_a_store_raises_the_mirror_goes_on(server: Server, mirrored: Mirrors) -> None:
+def test_whatever_a_store_raises_the_mirror_goes_on(server: FailingStore, mirrored: Mirrors) -> None:
     """A bug in a store ends neither the task nor the mirror."""
     server.error = KeyError("bug")
     mirrored.put(A, 5, "")
@@ -164,7 +164,7 @@ def test_a_store_that_cannot_be_opened_harms_nobody(monkeypatch: pytest.MonkeyPa
     """A worker may lack a mirror's client, even if the driver has it."""
     monkeypatch.setattr(mirrors, "FIRST_BACKOFF", 0.01)
 
-    def broken() -> Server:
+    def broken() -> FailingStore:
         raise ValueError("not installed here")
 
     made = Mirrors([Mirror("fake", broken, write_forward)])
@@ -176,7 +176,7 @@ def test_a_store_that_cannot_be_opened_harms_nobody(monkeypatch: pytest.MonkeyPa
     assert "not installed here" == logged[0]["error"]
 
 
-def test_a_task_leaves_a_mirror_that_is_ahead_to_the_driver(server: Server) -> None:
+def test_a_task_leaves_a_mirror_that_is_ahead_to_the_driver(server: FailingStore) -> None:
     """A task cannot tell whether it is late itself."""
     server.reset(A, 9, "ahead")
 
@@ -185,7 +185,7 @@ def test_a_task_leaves_a_mirror_that_is_ahead_to_the_driver(server: Server) -> N
     assert (9, 6) == (server.holds(A), server.holds(B))
 
 
-class Truth(NoOffsets):
+class MainStore(NoOffsets):
     """The store that is mirrored."""
 
     def __init__(self, **offsets: int) -> None:
@@ -194,34 +194,34 @@ class Truth(NoOffsets):
             self.reset(Partition("raw", int(name[1:])), offset, "")
 
 
-def test_the_driver_catches_up_what_killed_tasks_did_not_write(server: Server) -> None:
+def test_the_driver_catches_up_what_killed_tasks_did_not_write(server: FailingStore) -> None:
     """At each discovery the mirror gets what it lacks, and nothing else."""
     server.save(B, 6, "")
 
-    put_right(server, {A: CommittedOffset(5), B: CommittedOffset(6)}, Truth(p0=5, p1=6))
+    put_right(server, {A: CommittedOffset(5), B: CommittedOffset(6)}, MainStore(p0=5, p1=6))
 
     assert [(B, 6), (A, 5)] == server.saves
 
 
-def test_the_truth_wins_where_the_mirror_is_ahead(server: Server) -> None:
+def test_the_truth_wins_where_the_mirror_is_ahead(server: FailingStore) -> None:
     """If an operator set offsets back, the mirror follows."""
     server.save(A, 100, "")
 
-    put_right(server, {A: CommittedOffset(5)}, Truth(p0=5))
+    put_right(server, {A: CommittedOffset(5)}, MainStore(p0=5))
 
     assert 5 == server.holds(A)
 
 
-def test_a_task_that_went_on_meanwhile_is_not_set_back(server: Server) -> None:
+def test_a_task_that_went_on_meanwhile_is_not_set_back(server: FailingStore) -> None:
     """The mirror is newer than the discovery, as the store, read again, shows."""
     server.save(A, 100, "")
 
-    put_right(server, {A: CommittedOffset(5)}, Truth(p0=100))
+    put_right(server, {A: CommittedOffset(5)}, MainStore(p0=100))
 
     assert 100 == server.holds(A)
 
 
-class Corrupt(Server):
+class Corrupt(FailingStore):
     """A mirror that holds something other than offsets."""
 
     def load(self, partitions: Iterable[Partition], *, stable: bool) -> dict[Partition, CommittedOffset]:
@@ -232,6 +232,6 @@ def test_corrupt_content_of_a_mirror_is_replaced() -> None:
     """A mirror is a copy, so a corrupt one blocks nothing."""
     server = Corrupt()
 
-    put_right(server, {A: CommittedOffset(5)}, Truth(p0=5))
+    put_right(server, {A: CommittedOffset(5)}, MainStore(p0=5))
 
     assert {A: CommittedOffset(5)} == NoOffsets.load(server, [A], stable=True)

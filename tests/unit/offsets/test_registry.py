@@ -77,7 +77,7 @@ class TestContractOnAFake(OffsetStoreContract):
         return FakeOffsets(self.kafka)
 
 
-class Forgetful(FakeOffsets):
+class ForgetfulStore(FakeOffsets):
     """Wrong: its offsets can go back."""
 
     def save(self, partition: Partition, offset: int, metadata: str) -> None:
@@ -96,8 +96,8 @@ class Eager(FakeOffsets):
 @pytest.mark.parametrize(
     ("wrong", "test"),
     [
-        (Forgetful, "test_an_offset_does_not_go_back"),
-        (Forgetful, "test_a_zombie_cannot_move_it_back"),
+        (ForgetfulStore, "test_an_offset_does_not_go_back"),
+        (ForgetfulStore, "test_a_zombie_cannot_move_it_back"),
         (Eager, "test_partitions_do_not_mix"),
     ],
 )

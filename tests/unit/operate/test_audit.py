@@ -20,7 +20,7 @@ from app.operate.lag import PartitionLag
 from app.operate.ranges import Asked, LeftOut, Range, Routing, Why, packed, ranges, sampled, together
 from app.operate.reading import Span
 from app.records import Record
-from tests.fakes.audits import CLEAN, DEAD_LETTERS, OTHER, RAW, SINK, Scene, Topic, letter, line, named
+from tests.fakes.audits import CLEAN, DEAD_LETTERS, OTHER, RAW, SINK, AuditedTopics, Topic, letter, line, named
 
 REPLAYED = ("winnow.replays", b"1")
 LINEAGE = Routing(SINK, DEAD_LETTERS, lineage=True)
@@ -35,7 +35,7 @@ def audit(
     records: list[Record], lines: Sequence[Record], judged: Range = WHOLE, routing: Routing | None = None
 ) -> Verdict:
     routing = routing or Routing(SINK, DEAD_LETTERS)
-    return Scene(records, list(lines), [], {RAW: judged, OTHER: judged}, (0, math.inf), routing).audit()
+    return AuditedTopics(records, list(lines), [], {RAW: judged, OTHER: judged}, (0, math.inf), routing).audit()
 
 
 def found(*arguments: object) -> list[tuple[str, int | None, str]]:
@@ -154,14 +154,14 @@ class TestMatching:
             ([], [], [letter(A), letter(B)]),
         ):
             with pytest.raises(WinnowError, match=r"more than 1 records of raw or lines of clean.*--sample"):
-                Scene(records, lines, letters, {RAW: WHOLE}, (0, math.inf), LINEAGE).audit()
+                AuditedTopics(records, lines, letters, {RAW: WHOLE}, (0, math.inf), LINEAGE).audit()
 
     def test_rejects_are_not_strange(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Rejects with correct dead letters take no memory, however many there are."""
         monkeypatch.setattr(matching, "MOST_STRANGE", 1)
         rejects = [source(offset, b"bad") for offset in (1, 2)]
 
-        verdict = Scene(rejects, [], list(map(letter, rejects)), {RAW: WHOLE}, (0, math.inf)).audit()
+        verdict = AuditedTopics(rejects, [], list(map(letter, rejects)), {RAW: WHOLE}, (0, math.inf)).audit()
 
         assert (2, []) == (verdict.judged, verdict.findings)
 
@@ -177,7 +177,7 @@ class TestMatching:
         lines = [line(other), line(one, headers=[*named(one), REPLAYED])]
         early = letter(one, reason="refused")._replace(timestamp=5)
 
-        findings = Scene([one, other, C], lines, [early], {RAW: WHOLE}, (0, math.inf), LINEAGE).audit().findings
+        findings = AuditedTopics([one, other, C], lines, [early], {RAW: WHOLE}, (0, math.inf), LINEAGE).audit().findings
 
         assert [(Defect.LOST, Origin(RAW, 4))] == [(each.kind, each.origin) for each in findings]
 
@@ -188,8 +188,8 @@ class TestMatching:
 
         late = [Defect.BOTH, Defect.OUT_OF_ORDER]
         for lines, kinds in ((2, []), (3, late), (4, [*late, Defect.DOUBLED])):
-            scene = Scene(twins, [line(twins[0])] * lines, letters, {RAW: WHOLE}, (0, math.inf))
-            assert sorted(kinds) == sorted(each.kind for each in scene.audit().findings)
+            topics = AuditedTopics(twins, [line(twins[0])] * lines, letters, {RAW: WHOLE}, (0, math.inf))
+            assert sorted(kinds) == sorted(each.kind for each in topics.audit().findings)
 
     def test_a_line_of_a_reject_that_was_put_back(self) -> None:
         """It has both; that the line is another one than expected goes without saying."""
@@ -197,7 +197,7 @@ class TestMatching:
         letters = [letter(bad), letter(bad, more=[REPLAYED])]
 
         findings = (
-            Scene(
+            AuditedTopics(
                 [bad],
                 [line(bad, headers=named(bad))._replace(value=b"other")],
                 letters,
@@ -215,13 +215,13 @@ class TestMatching:
         """It says nothing of where it came from, and is passed over."""
         strange = letter(A)._replace(headers=[])
 
-        assert [] == Scene([A], [line(A)], [strange], {RAW: WHOLE}, (0, math.inf)).audit().findings
+        assert [] == AuditedTopics([A], [line(A)], [strange], {RAW: WHOLE}, (0, math.inf)).audit().findings
 
     def test_a_dead_letter_that_is_found_last(self) -> None:
         """Its record has a line as well, which was read before it."""
         early = letter(A, reason="refused")._replace(timestamp=5)
 
-        findings = Scene([A, C], [line(A)], [early], {RAW: WHOLE}, (0, math.inf)).audit().findings
+        findings = AuditedTopics([A, C], [line(A)], [early], {RAW: WHOLE}, (0, math.inf)).audit().findings
 
         assert [(Defect.BOTH, Origin(RAW, 1)), (Defect.LOST, Origin(RAW, 4))] == [
             (each.kind, each.origin) for each in findings
@@ -242,9 +242,9 @@ class TestMatching:
     def test_what_a_replay_writes_late_tells_nothing_of_retention(self) -> None:
         """A replayed line comes after deleted ones, although its record came first."""
         late = line(A, headers=[*named(A), REPLAYED])
-        scene = Scene([A, B, C], [line(B), line(C), late], [], {RAW: WHOLE}, (0, math.inf), taken=(2, 0))
+        topics = AuditedTopics([A, B, C], [line(B), line(C), late], [], {RAW: WHOLE}, (0, math.inf), taken=(2, 0))
 
-        verdict = scene.audit()
+        verdict = topics.audit()
 
         assert (1, [], {Why.EXPIRED: 2}) == (verdict.judged, verdict.findings, +verdict.not_judged)
 
@@ -253,7 +253,7 @@ class TestMatching:
         taken, nothing = source(2), source(3)
         lines = [line(each, headers=named(each)) for each in (taken, nothing, C)]
 
-        verdict = Scene([C], lines, [], {RAW: WHOLE}, (0, math.inf), LINEAGE, starts={RAW: 3}).audit()
+        verdict = AuditedTopics([C], lines, [], {RAW: WHOLE}, (0, math.inf), LINEAGE, starts={RAW: 3}).audit()
 
         assert ["clean-0@1"] == [each.found_at for each in verdict.findings]
         assert {Why.EXPIRED: 3 + 1} == +verdict.not_judged
@@ -263,16 +263,18 @@ class TestMatching:
         first, second = source(1, b"bad"), source(2, b"bad")
         letters = [letter(first), letter(second), letter(first, more=[REPLAYED])]
 
-        verdict = Scene([first, second], [], letters, {RAW: WHOLE}, (0, math.inf), taken=(0, 2)).audit()
+        verdict = AuditedTopics([first, second], [], letters, {RAW: WHOLE}, (0, math.inf), taken=(0, 2)).audit()
 
         assert (1, [], {Why.EXPIRED: 1}) == (verdict.judged, verdict.findings, +verdict.not_judged)
 
     def test_a_replay_on_a_record_that_bears_our_header(self) -> None:
         """The record's own headers come before those that Winnow adds."""
         bad = source(3, b"bad")._replace(headers=[REPLAYED])
-        scene = Scene([bad], [], [letter(bad), letter(bad, more=[("winnow.replays", b"2")])], {RAW: WHOLE}, (0, 9_999))
+        topics = AuditedTopics(
+            [bad], [], [letter(bad), letter(bad, more=[("winnow.replays", b"2")])], {RAW: WHOLE}, (0, 9_999)
+        )
 
-        assert [] == scene.audit().findings
+        assert [] == topics.audit().findings
 
 
 def test_each_kind_is_counted() -> None:

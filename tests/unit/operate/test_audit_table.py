@@ -19,7 +19,7 @@ from app.operate.matching import Matching
 from app.operate.ranges import Range, Routing, Why
 from app.operate.reading import Span
 from app.records import Record
-from tests.fakes.audits import CLEAN, DEAD_LETTERS, OTHER, RAW, SINK, Scene, letter, line, named
+from tests.fakes.audits import CLEAN, DEAD_LETTERS, OTHER, RAW, SINK, AuditedTopics, letter, line, named
 
 RECORDS, GAP, LINE, LETTER, TWIN = 20, 9, 13, 15, 10
 """How many offsets each partition has, which one bears no record, and the records that something happens to."""
@@ -43,7 +43,7 @@ def source() -> list[Record]:
     return [*found, Record(RAW, 19, 1_055, b"late", b"good and late", [])]
 
 
-def scene(known: str, loss: str, *, whole: bool) -> Scene:
+def topics(known: str, loss: str, *, whole: bool) -> AuditedTopics:
     """Return the correct output of a service for the source, and what was deleted."""
     records = source()
     lineage = known != "by time"
@@ -54,7 +54,7 @@ def scene(known: str, loss: str, *, whole: bool) -> Scene:
     good = [each for each in records if (each.value or b"").startswith(b"good")]
     lines = [line(each, headers=named(each) if lineage else []) for each in good]
     at = {(each.partition, each.offset): place for place, each in enumerate(good)}
-    return Scene(
+    return AuditedTopics(
         records,
         lines,
         [letter(each) for each in records if each not in good],
@@ -66,161 +66,161 @@ def scene(known: str, loss: str, *, whole: bool) -> Scene:
     )
 
 
-def place(scene: Scene, offset: int) -> int:
+def place(topics: AuditedTopics, offset: int) -> int:
     """Return the place of a line of the first partition's record."""
     value = b"line of good 0 %d" % offset
-    return next(at for at, each in enumerate(scene.lines) if each.value == value)
+    return next(at for at, each in enumerate(topics.lines) if each.value == value)
 
 
-def lose(scene: Scene) -> None:
-    del scene.lines[place(scene, LINE)]
+def lose(topics: AuditedTopics) -> None:
+    del topics.lines[place(topics, LINE)]
 
 
-def lose_letter(scene: Scene) -> None:
-    scene.letters = [each for each in scene.letters if each.value != b"bad 0 %d" % LETTER]
+def lose_letter(topics: AuditedTopics) -> None:
+    topics.letters = [each for each in topics.letters if each.value != b"bad 0 %d" % LETTER]
 
 
-def lose_twin(scene: Scene) -> None:
-    del scene.lines[place(scene, TWIN)]
+def lose_twin(topics: AuditedTopics) -> None:
+    del topics.lines[place(topics, TWIN)]
 
 
-def double(scene: Scene) -> None:
-    scene.lines.insert(place(scene, LINE), scene.lines[place(scene, LINE)])
+def double(topics: AuditedTopics) -> None:
+    topics.lines.insert(place(topics, LINE), topics.lines[place(topics, LINE)])
 
 
-def double_much_later(scene: Scene) -> None:
+def double_much_later(topics: AuditedTopics) -> None:
     later = Record(OTHER, 99, 9_999_999, b"k", b"good on another day", [])
-    scene.source.append(later)
-    scene.lines += [line(later, headers=named(later)), scene.lines[place(scene, LINE)]]
+    topics.source.append(later)
+    topics.lines += [line(later, headers=named(later)), topics.lines[place(topics, LINE)]]
 
 
-def double_letter(scene: Scene) -> None:
-    scene.letters.append(next(each for each in scene.letters if each.value == b"bad 0 %d" % LETTER))
+def double_letter(topics: AuditedTopics) -> None:
+    topics.letters.append(next(each for each in topics.letters if each.value == b"bad 0 %d" % LETTER))
 
 
-def change(scene: Scene) -> None:
-    at = place(scene, LINE)
-    scene.lines[at] = scene.lines[at]._replace(value=b"other")
+def change(topics: AuditedTopics) -> None:
+    at = place(topics, LINE)
+    topics.lines[at] = topics.lines[at]._replace(value=b"other")
 
 
-def change_letter(scene: Scene) -> None:
-    record = next(each for each in scene.source if each.value == b"bad 0 %d" % LETTER)
-    scene.letters = [letter(record, reason="other") if each.value == record.value else each for each in scene.letters]
+def change_letter(topics: AuditedTopics) -> None:
+    record = next(each for each in topics.source if each.value == b"bad 0 %d" % LETTER)
+    topics.letters = [letter(record, reason="other") if each.value == record.value else each for each in topics.letters]
 
 
-def reject_a_line(scene: Scene) -> None:
-    lose(scene)
-    scene.letters.append(letter(record_of(scene, LINE)))
+def reject_a_line(topics: AuditedTopics) -> None:
+    lose(topics)
+    topics.letters.append(letter(record_of(topics, LINE)))
 
 
-def write_a_reject(scene: Scene) -> None:
-    lose_letter(scene)
-    record = record_of(scene, LETTER)
-    headers = named(record) if scene.routing.lineage else []
-    scene.lines.insert(place(scene, 14) + 2, line(record, headers=headers)._replace(value=b"other"))
+def write_a_reject(topics: AuditedTopics) -> None:
+    lose_letter(topics)
+    record = record_of(topics, LETTER)
+    headers = named(record) if topics.routing.lineage else []
+    topics.lines.insert(place(topics, 14) + 2, line(record, headers=headers)._replace(value=b"other"))
 
 
-def swap(scene: Scene) -> None:
-    first, second = place(scene, LINE), place(scene, 14)
-    scene.lines[first], scene.lines[second] = scene.lines[second], scene.lines[first]
+def swap(topics: AuditedTopics) -> None:
+    first, second = place(topics, LINE), place(topics, 14)
+    topics.lines[first], topics.lines[second] = topics.lines[second], topics.lines[first]
 
 
-def write_both(scene: Scene) -> None:
-    scene.letters.append(letter(record_of(scene, LINE), reason="refused"))
+def write_both(topics: AuditedTopics) -> None:
+    topics.letters.append(letter(record_of(topics, LINE), reason="refused"))
 
 
-def plant(scene: Scene) -> None:
-    stranger = Record(RAW, GAP if scene.routing.lineage else LINE, 1_137, b"k", b"good for nothing", [])
-    scene.lines.append(line(stranger, headers=named(stranger) if scene.routing.lineage else []))
+def plant(topics: AuditedTopics) -> None:
+    stranger = Record(RAW, GAP if topics.routing.lineage else LINE, 1_137, b"k", b"good for nothing", [])
+    topics.lines.append(line(stranger, headers=named(stranger) if topics.routing.lineage else []))
 
 
-def plant_a_name(scene: Scene) -> None:
+def plant_a_name(topics: AuditedTopics) -> None:
     stranger = Record(RAW, 1_000_000, 1_137, b"k", b"good for nothing", [])
-    scene.lines.append(line(stranger, headers=named(stranger)))
+    topics.lines.append(line(stranger, headers=named(stranger)))
 
 
-def plant_letter(scene: Scene) -> None:
-    scene.letters.append(letter(Record(RAW, GAP, 1_090, b"k", b"bad", [])))
+def plant_letter(topics: AuditedTopics) -> None:
+    topics.letters.append(letter(Record(RAW, GAP, 1_090, b"k", b"bad", [])))
 
 
-def refuse(scene: Scene) -> None:
-    lose(scene)
-    scene.letters.append(letter(record_of(scene, LINE), reason="refused"))
+def refuse(topics: AuditedTopics) -> None:
+    lose(topics)
+    topics.letters.append(letter(record_of(topics, LINE), reason="refused"))
 
 
-def refuse_twin(scene: Scene) -> None:
-    lose_twin(scene)
-    scene.letters.append(letter(record_of(scene, TWIN), reason="refused"))
+def refuse_twin(topics: AuditedTopics) -> None:
+    lose_twin(topics)
+    topics.letters.append(letter(record_of(topics, TWIN), reason="refused"))
 
 
-def replay(scene: Scene) -> None:
+def replay(topics: AuditedTopics) -> None:
     """Let a dead-letter replay write a line, and put back another dead letter."""
-    refuse(scene)
-    record = record_of(scene, LINE)
-    scene.lines.append(line(record, headers=[*named(record), *REPLAYED]))
-    scene.letters.append(letter(record_of(scene, LETTER), more=REPLAYED))
+    refuse(topics)
+    record = record_of(topics, LINE)
+    topics.lines.append(line(record, headers=[*named(record), *REPLAYED]))
+    topics.letters.append(letter(record_of(topics, LETTER), more=REPLAYED))
 
 
-def replay_twice(scene: Scene) -> None:
-    replay(scene)
-    scene.lines.append(scene.lines[-1])
+def replay_twice(topics: AuditedTopics) -> None:
+    replay(topics)
+    topics.lines.append(topics.lines[-1])
 
 
-def let_dead_letters_be_early(scene: Scene) -> None:
-    scene.letters.insert(scene.taken[1], letter(record_of(scene, LETTER))._replace(timestamp=5))
-    scene.letters = [each for each in scene.letters if each.value != b"bad 0 %d" % LETTER or each.timestamp == 5]
+def let_dead_letters_be_early(topics: AuditedTopics) -> None:
+    topics.letters.insert(topics.taken[1], letter(record_of(topics, LETTER))._replace(timestamp=5))
+    topics.letters = [each for each in topics.letters if each.value != b"bad 0 %d" % LETTER or each.timestamp == 5]
 
 
-def replay_twin(scene: Scene) -> None:
+def replay_twin(topics: AuditedTopics) -> None:
     """Let a replay write the line of one of two identical records whose dead letter is gone."""
-    lose_twin(scene)
-    record = record_of(scene, TWIN)
-    scene.lines.append(line(record, headers=[*named(record), *REPLAYED]))
+    lose_twin(topics)
+    record = record_of(topics, TWIN)
+    topics.lines.append(line(record, headers=[*named(record), *REPLAYED]))
 
 
-def write_without_time(scene: Scene) -> None:
+def write_without_time(topics: AuditedTopics) -> None:
     """Give a record no timestamp, so that its line has the time of writing."""
-    at = scene.source.index(record := record_of(scene, LINE))
-    scene.source[at] = record._replace(timestamp=0)
-    scene.lines[place(scene, LINE)] = scene.lines[place(scene, LINE)]._replace(timestamp=1_999)
+    at = topics.source.index(record := record_of(topics, LINE))
+    topics.source[at] = record._replace(timestamp=0)
+    topics.lines[place(topics, LINE)] = topics.lines[place(topics, LINE)]._replace(timestamp=1_999)
 
 
-def hold_back(scene: Scene) -> None:
-    lose(scene)
-    scene.stable = False
+def hold_back(topics: AuditedTopics) -> None:
+    lose(topics)
+    topics.stable = False
 
 
-def hide(scene: Scene) -> None:
-    scene.lines.clear()
-    scene.lost = [CLEAN]
+def hide(topics: AuditedTopics) -> None:
+    topics.lines.clear()
+    topics.lost = [CLEAN]
 
 
-def delete_records(scene: Scene) -> None:
+def delete_records(topics: AuditedTopics) -> None:
     """Let retention delete source records whose lines are in the sink."""
-    scene.source = [each for each in scene.source if each.offset >= 6]
-    scene.starts = {RAW: 6, OTHER: 6}
+    topics.source = [each for each in topics.source if each.offset >= 6]
+    topics.starts = {RAW: 6, OTHER: 6}
 
 
-def compact_source(scene: Scene) -> None:
-    scene.source.remove(record_of(scene, LINE))
-    scene.routing = replace(scene.routing, compacted_source=True)
+def compact_source(topics: AuditedTopics) -> None:
+    topics.source.remove(record_of(topics, LINE))
+    topics.routing = replace(topics.routing, compacted_source=True)
 
 
-def record_of(scene: Scene, offset: int) -> Record:
-    return next(each for each in scene.source if (each.partition, each.offset) == (RAW, offset))
+def record_of(topics: AuditedTopics, offset: int) -> Record:
+    return next(each for each in topics.source if (each.partition, each.offset) == (RAW, offset))
 
 
 class Anomaly(NamedTuple):
     """What happens, the findings, what is not judged, and whether a sample finds it."""
 
-    happen: Callable[[Scene], object]
+    happen: Callable[[AuditedTopics], object]
     kinds: Sequence[str] = ()
     why: Why | None = None
     in_samples: bool = True
 
 
 ANOMALIES = {
-    "all is well": Anomaly(lambda scene: scene),
+    "all is well": Anomaly(lambda topics: topics),
     "a line is lost": Anomaly(lose, ["lost"]),
     "a dead letter is lost": Anomaly(lose_letter, ["lost"]),
     "a line of two that are alike is lost": Anomaly(lose_twin, ["lost"], in_samples=False),
@@ -255,7 +255,7 @@ ROWS: list[Row] = list(product(KNOWN, LOSSES, (True, False)))
 def found(anomaly: str, row: Row) -> tuple[list[str], bool, set[Why]]:
     """Return the kinds found, whether everything else was judged, and why not."""
     known, loss, whole = row
-    happened = scene(known, loss, whole=whole)
+    happened = topics(known, loss, whole=whole)
     ANOMALIES[anomaly].happen(happened)
     verdict = happened.audit()
     return sorted({str(each.kind) for each in verdict.findings}), len(verdict.findings) <= 1, set(+verdict.not_judged)

@@ -49,7 +49,7 @@ class Cleanse:
         )
 
 
-class Writer:
+class RefusingWriter:
     """Records commits; Kafka rejects lines from these source offsets, and dead letters with these values."""
 
     def __init__(self, refused: Sequence[bytes] = ()) -> None:
@@ -84,8 +84,10 @@ def span(begin: int = 0, end: int = 10, committed: CommittedOffset | None = None
     return Remainder.of("clean", committed, (DEAD, begin, Watermarks(log_start, end, end)))
 
 
-def run(one: DeadLetterReplay, *records: Record, writer: Writer | None = None, over: Remainder | None = None) -> Writer:
-    used = writer or Writer()
+def run(
+    one: DeadLetterReplay, *records: Record, writer: RefusingWriter | None = None, over: Remainder | None = None
+) -> RefusingWriter:
+    used = writer or RefusingWriter()
     list(one.run(over or span(), [list(records)], used))
     return used
 
@@ -174,7 +176,7 @@ class TestReplay:
     @pytest.mark.parametrize("size", [1, 9])
     def test_a_record_that_has_two_dead_letters(self, size: int) -> None:
         """Only one counts, in one step or two, even if their timestamps are those of writing."""
-        one, writer = replay(), Writer()
+        one, writer = replay(), RefusingWriter()
         letters = [
             letter(1),
             letter(2, b"bad"),
@@ -191,7 +193,7 @@ class TestReplay:
     @pytest.mark.parametrize("size", [1, 9])
     def test_a_topic_that_was_created_again(self, size: int) -> None:
         """The topic's id, which a dead letter keeps when it goes back, tells another record at the same offset."""
-        one, writer = replay(), Writer()
+        one, writer = replay(), RefusingWriter()
         old, new, later = (("__connect.errors.topic.id", each) for each in (b"old", b"new", b"later"))
         letters = [letter(at, value, source=at % 2, more=[each]) for each in (old, new) for at, value in VALUES]
 
@@ -254,7 +256,7 @@ class TestReplay:
 
     def test_a_line_that_kafka_refuses(self) -> None:
         """The rejected line is found and goes back; the others are written once, with growing positions."""
-        one, writer = replay(), Writer(refused=[b"raw-3@104"])
+        one, writer = replay(), RefusingWriter(refused=[b"raw-3@104"])
 
         run(one, *map(letter, range(1, 8)), writer=writer)
 
@@ -268,7 +270,7 @@ class TestReplay:
     def test_a_dead_letter_that_kafka_refuses(self) -> None:
         """The replay stops, because the dead letter would be lost."""
         with pytest.raises(NotUsable, match=r"0@1 of raw-3@101.*INVALID_RECORD"):
-            run(replay(), letter(1, b"bad"), writer=Writer(refused=[b"bad"]))
+            run(replay(), letter(1, b"bad"), writer=RefusingWriter(refused=[b"bad"]))
 
 
 class TestRemainder:

@@ -41,7 +41,7 @@ def record(offset: int, timestamp: int, reason: str = "empty", partition: Partit
     return Record(partition, offset, timestamp, None, b"x\xff", headers(reason, offset + 100))
 
 
-class Timed(Topic):
+class TimedTopic(Topic):
     def __init__(self, offsets: dict[Partition, int | None]) -> None:
         super().__init__()
         self.offsets = offsets
@@ -138,7 +138,7 @@ def test_how_many() -> None:
 def test_where_reading_begins() -> None:
     """At the beginning or at a time, and at the end if no record is that late."""
     marks = {A: Watermarks(5, 90, 95), B: Watermarks(0, 10, 10)}
-    letters = DeadLetterReader("dead", Timed({A: 40, B: None}), Topic())  # type: ignore[arg-type]  # what it asks
+    letters = DeadLetterReader("dead", TimedTopic({A: 40, B: None}), Topic())  # type: ignore[arg-type]  # what it asks
 
     assert {A: Span(5, 90), B: Span(0, 10)} == letters.spans(marks, Selection())
     assert {A: Span(40, 90), B: Span(10, 10)} == letters.spans(marks, Selection(since=7))

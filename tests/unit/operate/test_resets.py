@@ -44,7 +44,7 @@ def test_where_an_offset_goes(target: Target, offset: int, note: str) -> None:
     assert (offset, note, offset - 60) == (reset.offset, reset.note, reset.change)
 
 
-class Timed(DriverKafka):
+class TimedKafka(DriverKafka):
     """A Kafka with its own first record after a time in each partition."""
 
     def __init__(self, starts: dict[Partition, int | None]) -> None:
@@ -62,7 +62,7 @@ class Timed(DriverKafka):
 )
 def test_to_a_time(starts: dict[Partition, int | None], offset: int | None, note: str) -> None:
     """The first record at or after the time, or the end of the committed records."""
-    kafka = Timed(starts)
+    kafka = TimedKafka(starts)
 
     (reset,) = resets([at()], Target(Goal.TIME, 1_000), kafka.clients)
 

@@ -18,7 +18,7 @@ BY_HOST = str(OffsetMetadata("id-1", 0, owner=Owner(5_000, "there", "clean")))
 LEAST = "delivery.guarantee=at-least-once"
 
 
-class Stage:
+class WatchedGroup:
     """A group with an offset in each of two partitions, and events during the check and the sleep."""
 
     def __init__(self, metadata: str = "", *settings: str) -> None:
@@ -49,89 +49,89 @@ class Stage:
 
 def test_nothing_moves_and_nobody_commits() -> None:
     """With a stopped service, offsets are set after a fence, because a transaction could still move them."""
-    stage = Stage()
+    group = WatchedGroup()
 
-    stage.change(7)
+    group.change(7)
 
-    assert 7 == stage.kafka.committed[A].offset
-    assert {"raw.offsets": 1} == stage.kafka.room
-    assert [[A]] == stage.kafka.fenced
+    assert 7 == group.kafka.committed[A].offset
+    assert {"raw.offsets": 1} == group.kafka.room
+    assert [[A]] == group.kafka.fenced
 
 
 def test_without_transactions_nothing_is_fenced() -> None:
     """With at-least-once there is no transactional id."""
-    stage = Stage("", LEAST)
+    group = WatchedGroup("", LEAST)
 
-    stage.change(7)
+    group.change(7)
 
-    assert [] == stage.kafka.fenced
+    assert [] == group.kafka.fenced
 
 
 def test_what_cannot_be_fenced_is_not_set() -> None:
     """A transaction could still move the offset after it was set."""
-    stage = Stage()
-    stage.kafka.reachable = False
+    group = WatchedGroup()
+    group.kafka.reachable = False
 
     with pytest.raises(Unreachable, match=r"id of raw-0 could not be fenced, so no offset was changed"):
-        stage.change(7)
-    assert 5 == stage.kafka.committed[A].offset
+        group.change(7)
+    assert 5 == group.kafka.committed[A].offset
 
 
 def test_one_that_is_fenced_does_not_stand_for_the_others() -> None:
     """Each id has its own coordinator, and one that is unavailable may still commit an offset."""
-    stage = Stage()
-    stage.kafka.unfenced = {B}
+    group = WatchedGroup()
+    group.kafka.unfenced = {B}
 
     with pytest.raises(Unreachable, match=r"id of raw-1 could not be fenced"):
-        stage.service.fence([A, B])
+        group.service.fence([A, B])
 
 
 @pytest.mark.parametrize("partition", [A, B], ids=["a partition that is meant", "any other"])
 @pytest.mark.parametrize(("offset", "metadata"), [(6, ""), (5, BY_HOST)], ids=["offset", "metadata"])
 def test_an_offset_that_moves(partition: Partition, offset: int, metadata: str) -> None:
     """The service's next commit would win. An idle service commits in one partition only, and the error names it."""
-    stage = Stage()
-    stage.while_looking = lambda: stage.commit(partition, offset, metadata)
+    group = WatchedGroup()
+    group.while_looking = lambda: group.commit(partition, offset, metadata)
 
     with pytest.raises(ServiceRuns, match=f"is running: it committed {partition} during the check: stop it"):
-        stage.change(7)
-    assert [] == stage.kafka.fenced
+        group.change(7)
+    assert [] == group.kafka.fenced
 
 
 @pytest.mark.parametrize("store", ["other", "copies"])
 def test_an_offset_that_moves_in_another_store(store: str) -> None:
     """The service may still be running with the store that offsets are moved from, or on the source's cluster."""
-    stage = Stage()
-    elsewhere = stage.other if store == "other" else stage.kafka.copies
+    group = WatchedGroup()
+    elsewhere = group.other if store == "other" else group.kafka.copies
     assert elsewhere is not None
-    stage.while_looking = lambda: elsewhere.reset(B, 9, "")
+    group.while_looking = lambda: elsewhere.reset(B, 9, "")
 
     with pytest.raises(ServiceRuns, match="it committed raw-1"):
-        stage.change(7)
+        group.change(7)
 
 
 @pytest.mark.parametrize(("interval", "seconds"), [("500ms", 3), ("15s", 30)])
 def test_it_looks_for_as_long_as_a_commit_may_take(interval: str, seconds: float) -> None:
     """With a long interval, a busy service is silent for longer than an idle one."""
-    stage = Stage("", f"commit.interval={interval}")
+    group = WatchedGroup("", f"commit.interval={interval}")
 
-    stage.service.refuse_running()
+    group.service.refuse_running()
 
-    assert [seconds] == stage.looked
+    assert [seconds] == group.looked
 
 
-def test_a_member_of_the_group(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_member_of_the_group() -> None:
     """A foreign consumer is an error before anything is watched."""
-    stage = Stage()
+    group = WatchedGroup()
 
     def members() -> None:
         raise ForeignMember("group has members", "stop them")
 
-    monkeypatch.setattr(stage.kafka, "refuse_foreign_members", members)
+    group.kafka.when_asked = members
 
     with pytest.raises(ForeignMember):
-        stage.change(7)
-    assert [] == stage.looked
+        group.change(7)
+    assert [] == group.looked
 
 
 @pytest.mark.parametrize(
@@ -141,12 +141,12 @@ def test_a_member_of_the_group(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_an_offset_that_is_written_over(found: CommittedOffset | None, there: str) -> None:
     """A service that nothing else revealed is detected by its next commit."""
-    stage = Stage()
+    group = WatchedGroup()
 
     def write() -> None:
-        stage.kafka.committed = {} if found is None else {A: found}
+        group.kafka.committed = {} if found is None else {A: found}
 
-    stage.afterwards = write
+    group.afterwards = write
 
     with pytest.raises(ServiceRuns, match=f"is running: raw-0 was set to 7 but now has {there}"):
-        stage.change(7)
+        group.change(7)
