@@ -120,7 +120,6 @@ class AgesUnknown:
     """Ages of which none is known."""
 
     def waiting(self, offsets: Mapping[Partition, int]) -> Mapping[Partition, FirstWaiting]:  # noqa: ARG002  # the protocol's
-        """Return nothing."""
         return {}
 
 

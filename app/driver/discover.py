@@ -134,7 +134,6 @@ class Discovery:
                 self._cuts[partition] = at.committed, cut
 
     def _take_in_cuts(self, offsets: Mapping[Partition, PartitionOffsets]) -> None:
-        """Remember the cuts that tasks found, unless the offset has been set since."""
         for partition, (offset, cut) in self._reported_cuts.items():
             committed = offsets[partition].committed if partition in offsets else None
             if committed is not None and committed.offset == offset:
@@ -236,7 +235,6 @@ class Discovery:
         )
 
     def _raise_what_a_task_found(self, at: PartitionOffsets) -> None:
-        """Raise what blocked the partition while its offset has not moved and the report is recent."""
         if at.partition not in self._blocked:
             return
         error, until = self._blocked[at.partition]
@@ -254,7 +252,6 @@ def _readable(committed: Committed) -> dict[Partition, CommittedOffset]:
 
 
 def blocked_by(receipt: Receipt) -> Blocked:
-    """Return the error behind a blocked receipt."""
     return Blocked(receipt.partition, receipt.error, receipt.end, receipt.cure)
 
 

@@ -35,7 +35,6 @@ class Refusals:
         return len(self._refused_at) >= REFUSALS_IN_A_ROW and lasted >= REFUSED_SECONDS
 
     def over(self) -> None:
-        """Record that Kafka has not refused us."""
         self._refused_at.clear()
 
 

@@ -238,7 +238,6 @@ class Service:
         return pause is not None
 
     def _pass_time(self, workload: Workload) -> None:
-        """Wait while the service is paused, and renew the pause and the offsets."""
         self._renewal.renew(workload.at_rest([]), also=self._clients.pauses.renew)
         self._wait(self._config.round_interval)
 

@@ -36,7 +36,6 @@ class PartitionOffsets:
     committed: CommittedOffset | None
 
     def next_offset(self, start: int) -> int:
-        """Return the next offset to read from a range that starts at `start`."""
         return start if self.committed is None else max(start, self.committed.offset)
 
     def lag(self, start: int, end: int | None = None) -> int:
@@ -62,7 +61,6 @@ class StartPolicy:
 
     @classmethod
     def of(cls, config: Config, *, keeps: bool) -> StartPolicy:
-        """Return the policy of a configuration."""
         starting = config.starting_offsets
         return cls(starting if isinstance(starting, str) else "time", config.out_of_range, keeps)
 

@@ -73,11 +73,9 @@ class StatusTracker:
         self._refreshed_at = runtime.monotonic()
 
     def started(self) -> None:
-        """Record the start of the service."""
         self._publish(about=self._about)
 
     def discovered(self, workload: Workload) -> None:
-        """Record a discovery."""
         self._ranges.update(workload.ranges)
         self.undeliverable = workload.undeliverable
         self._silent = workload.blocked.keys() - workload.offsets.keys()
@@ -172,12 +170,10 @@ class StatusTracker:
         self._publish(outage=Problem.of(error, before.since if before else now))
 
     def warned(self, warnings: Sequence[str]) -> None:
-        """Record the warnings of the preflight."""
         if warnings:
             self._publish(warnings=tuple(warnings))
 
     def paused(self, pause: Pause | None) -> None:
-        """Record a pause, or its end."""
         if pause is None and self.snapshot.paused is None:
             return
         before, after = PartitionState.PLANNED, PartitionState.PAUSED
@@ -190,23 +186,19 @@ class StatusTracker:
         self._publish(paused=pause, partitions=partitions)
 
     def kafka_is_back(self) -> None:
-        """Record that Kafka responds to the driver."""
         if self.snapshot.outage:
             self._publish(outage=None)
 
     def taken_over(self, taken: Mapping[Partition, Owner]) -> None:
-        """Record which partitions a later generation has taken over."""
         if taken != self.taken:
             self.taken = taken
             self._publish(taken=taken)
 
     @property
     def next_round(self) -> int:
-        """The number of the next round."""
         return self.snapshot.round.number + 1 if self.snapshot.round else 1
 
     def round_began(self, slots: int, tasks: int, ranges: Sequence[OffsetRange]) -> None:
-        """Record that tasks begin to work on these ranges."""
         partitions = dict(self.snapshot.partitions)
         self._working = frozenset(each.partition for each in ranges)
         for each in ranges:
@@ -221,15 +213,12 @@ class StatusTracker:
         self._publish(phase=phase, partitions=partitions, round=began)
 
     def tasks_lost(self, count: int) -> None:
-        """Record how many task attempts the round has lost."""
         self._change_round(lost_tasks=count)
 
     def round_ends(self, ending: Ending, reason: str = "") -> None:
-        """Record that the round is being ended, and why."""
         self._change_round(ending=ending, reason=reason)
 
     def tasks_killed(self) -> None:
-        """Record that the tasks had to be killed."""
         self._change_round(killed=True)
 
     def round_dropped(self, seconds: float) -> None:
@@ -237,7 +226,6 @@ class StatusTracker:
         self._round_is_over(seconds=seconds)
 
     def round_lost(self, error: SparkFailed, seconds: float) -> None:
-        """Record that Spark gave up on the round."""
         self._round_is_over(ending=Ending.LOST, reason=str(error), seconds=seconds)
 
     def round_ended(self, receipts: Iterable[Receipt], seconds: float) -> None:
@@ -279,11 +267,9 @@ class StatusTracker:
             self._publish(phase=Phase.LEAVING, cause=cause)
 
     def stopping(self, cause: str) -> None:
-        """Record the request to stop."""
         self._publish(phase=Phase.STOPPING, cause=cause)
 
     def stopped(self, cause: str) -> None:
-        """Record that the service has stopped."""
         self._publish(phase=Phase.STOPPED, cause=cause)
 
     def _with_offsets(self, offsets: Mapping[Partition, PartitionOffsets]) -> dict[Partition, PartitionStatus]:

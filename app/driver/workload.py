@@ -61,7 +61,6 @@ class Workload(SourceOffsets):
     fenced: Mapping[Partition, Owner | None] = field(default_factory=dict)
 
     def lag(self, partition: Partition) -> int:
-        """Return how many offsets of a partition are left to read."""
         return self.offsets[partition].lag(self.ranges[partition].start, self.ranges[partition].end)
 
     def troubles(self) -> dict[Partition, PartitionError]:

@@ -68,7 +68,6 @@ class Cleansed:
 
     @property
     def counts(self) -> Counts:
-        """The counts of these records."""
         return Counts(self.records, len(self.lines), Counter(self.reasons), self.bytes_in, self.bytes_out)
 
 

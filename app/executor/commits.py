@@ -52,7 +52,6 @@ class Commits:
         self._next_pass = self._pass_began = self._pass_took = 0.0
 
     def start(self, lanes: Iterable[Lane]) -> None:
-        """Start committing those of these lanes that accept records and have no running call."""
         began = self._clock()
         for lane in lanes:
             if lane not in self._calls and (ready := lane.ready) is not None:

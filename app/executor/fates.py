@@ -41,7 +41,6 @@ class Fates:
         return found
 
     def refused(self, record: Record, cause: str) -> Fate:
-        """Return the result for a record whose line Kafka refuses permanently."""
         dead_letter = self._cleanser.refused(_chunk([record]), 0, cause)
         return self._rejected(record, dead_letter, Reject(0, REFUSED, cause))
 

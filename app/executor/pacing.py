@@ -195,7 +195,6 @@ class Pacing:
         return self._allowances.setdefault(ledger.partition, Allowance())
 
     def rests(self, lane: Lane) -> bool:
-        """Return whether a lane has to rest."""
         allowance = self.allowance(lane.partition)
         return (
             self._owes(lane)

@@ -100,7 +100,6 @@ def parser_error(detail: str) -> Parsed:
 
 
 def join(parts: Sequence[Parsed]) -> Parsed:
-    """Join the results for consecutive batches into one."""
     parts = [_assemble(NO_VALUES, np.zeros(0, np.int32), []), *parts]
     begins = np.cumsum([0, *(part.records for part in parts)]).astype(np.int32)
     return Parsed(

@@ -247,7 +247,6 @@ class Task:
         return [lane for lane in self._lanes.values() if lane not in self._calls]
 
     def poll(self) -> Chunk | None:
-        """Return the records that have arrived; None if there are none."""
         most = self._pacing.most(self._lanes.values())
         if self._clock() < self._hurries_until:
             most = min(FIRST_RECORDS, most or FIRST_RECORDS)
@@ -388,7 +387,6 @@ class Task:
 
 
 def _free(ready: Ready) -> None:
-    """Free the memory of delivered records."""
     ready.writer.free()
 
 
