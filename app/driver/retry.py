@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from app.driver.service_tracker import ServiceTracker
 from app.driver.stop import Stop, Stopped
-from app.driver.tracker import StatusTracker
 from app.errors import NotAllowed, Unreachable
 
 T = TypeVar("T")
@@ -39,7 +39,7 @@ class Refusals:
 
 
 def retry_until_available(
-    call: Callable[[], T], stop: Stop, tracker: StatusTracker, clock: Callable[[], float] = time.monotonic
+    call: Callable[[], T], stop: Stop, tracker: ServiceTracker, clock: Callable[[], float] = time.monotonic
 ) -> T:
     """
     Return the call's result once Kafka responds.
