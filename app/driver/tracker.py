@@ -241,15 +241,11 @@ class StatusTracker(ServiceTracker):
             log_start=at.watermarks.log_start,
             lag=lag,
             waiting=before.waiting if before.lag and before.next_offset <= next_offset else None,
-            rate_limit=self._rate_limit(at),
+            rate_limit=self._rates.limit(backlog=at.next_offset(0) < self._metadata[at.partition].backlog),
             moved=before.moved_at(committed, self._now()),
             points=with_point(before.points, Point(self._now(), end, end - lag, counts.records)),
             counts=counts,
         )
-
-    def _rate_limit(self, at: PartitionOffsets) -> int | None:
-        backlog = OffsetMetadata.parse(at.committed.metadata if at.committed else "").backlog
-        return self._rates.limit(backlog=at.next_offset(0) < backlog)
 
     def _with_losses(self, status: PartitionStatus, at: PartitionOffsets) -> PartitionStatus:
         """

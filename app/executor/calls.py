@@ -130,7 +130,6 @@ class Calls:
 
     Args:
         threads: a pool with two threads for each lane, one of them for an orphan.
-        clock: a monotonic clock in seconds.
         watchdog: ends the worker if a lane's successor hangs too.
         send_rest: sends what did not fit into a lane's queue.
     """

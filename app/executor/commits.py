@@ -24,10 +24,6 @@ class Commits:
     Args:
         lanes: the number of lanes of the task.
         interval: the seconds between two passes over all lanes.
-        calls: runs the commits.
-        clock: a monotonic clock in seconds.
-        stopwatch: records the duration of each commit.
-        pacing: derives from it how much the lanes may take.
         reports: whether a lane stores the task's times with its offset.
     """
 

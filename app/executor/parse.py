@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any, cast
@@ -25,6 +25,9 @@ PARSER_ERROR = "parser_error"
 TOO_LARGE = "too_large"
 REFUSED = "refused"
 NO_VALUES = pa.array([], pa.binary())
+
+Parse = Callable[[pa.BinaryArray], Parsed]
+"""Calls the parser. In isolation it may return the results for a prefix only."""
 
 
 def make_parser(config: TaskConfig) -> Parser:
