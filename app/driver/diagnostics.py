@@ -114,7 +114,6 @@ def of_clusters(ids: tuple[str, str], sources: Collection[str], written: Mapping
 
     Args:
         ids: the ids of the source's and the sink's cluster; empty if unknown.
-        sources: the source topics.
         written: the topics that Winnow writes to, by configuration key.
     """
     source, sink = ids

@@ -21,7 +21,6 @@ class Balance:
     The tasks of a running round, and the progress of their partitions at the last refresh.
 
     Args:
-        tasks: the offset ranges of each task.
         now: when the tasks began, in seconds.
         commit_seconds: how often a partition commits; its records wait that long by design.
     """
