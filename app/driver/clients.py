@@ -120,7 +120,6 @@ class AgesUnknown:
     """Ages of which none is known."""
 
     def waiting(self, offsets: Mapping[Partition, int]) -> Mapping[Partition, FirstWaiting]:  # noqa: ARG002  # the protocol's
-        """Return nothing."""
         return {}
 
 
@@ -146,12 +145,7 @@ class Clients:
     Args:
         topics: the source topics.
         destinations: the sink and dead-letter topics, on the sink's cluster.
-        group: the consumer group.
-        fence: ends tasks.
-        offsets: the store of the next offsets.
-        pauses: the operator's pause.
         placeholders: None if source and sink share a cluster.
-        ages: the ages of waiting records.
         copies: the group's offsets in Kafka on the source's cluster, if the main store is another; else None.
         clusters: the clusters of source and sink for the preflight, often the same; None in tests.
         timings: how long to look for what they do not announce, such as a service that works.

@@ -38,7 +38,6 @@ class Destinations:
                 yield each, Undeliverable(each, cause, cure="restore the broker; the partition resumes on its own")
 
     def _refusing(self, topic: Topic) -> Iterator[tuple[Partition, str]]:
-        """Yield the partitions that accept no records now, and why."""
         if topic.behind:
             needed = self._topics.min_in_sync(topic.name)
             for number, in_sync in topic.behind:

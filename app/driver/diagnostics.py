@@ -52,12 +52,10 @@ class Diagnostic:
 
     @classmethod
     def refuses(cls, error: NotUsable) -> Diagnostic:
-        """Return a diagnostic that keeps the service from running."""
         return cls(Severity.REFUSES, error)
 
     @classmethod
     def warns(cls, cause: str, cure: str) -> Diagnostic:
-        """Return a diagnostic that does not."""
         return cls(Severity.WARNS, NotUsable(cause, cure))
 
     def __str__(self) -> str:
@@ -97,7 +95,6 @@ def release(brokers: BrokerFacts) -> str:
 
 
 def without_features(brokers: BrokerFacts, guarantee: Guarantee) -> Iterator[Diagnostic]:
-    """Yield the required features that the brokers lack."""
     if not brokers.versions:
         return
     for request, version, what, since in FEATURES if guarantee is Guarantee.EXACTLY_ONCE else ():
@@ -117,7 +114,6 @@ def of_clusters(ids: tuple[str, str], sources: Collection[str], written: Mapping
 
     Args:
         ids: the ids of the source's and the sink's cluster; empty if unknown.
-        sources: the source topics.
         written: the topics that Winnow writes to, by configuration key.
     """
     source, sink = ids
@@ -137,14 +133,12 @@ def of_clusters(ids: tuple[str, str], sources: Collection[str], written: Mapping
 
 
 def of_source(name: str, topic: TopicFacts, tools: KafkaTools) -> Iterator[Diagnostic]:
-    """Yield problems of a source topic."""
     if "compact" in topic.setting("cleanup.policy"):
         cause = f"the source {name!r} is compacted: Kafka may delete records before they are read"
         yield Diagnostic.warns(cause, tools.configure(name, "cleanup.policy=delete"))
 
 
 def of_destination(what: str, name: str, topic: TopicFacts, tools: KafkaTools) -> Iterator[Diagnostic]:
-    """Yield problems of the sink or the dead-letter topic."""
     in_sync = int(topic.setting("min.insync.replicas") or 1)
     if in_sync > topic.replicas:
         least = f"min.insync.replicas is {in_sync}"

@@ -21,6 +21,9 @@ from app.runtime import REAL, Runtime
 # How long a partition that a task found blocked is left out of plans unless its offset moves. If it failed again, that
 # would cost all partitions a rebalance.
 BLOCKED_SECONDS = 60.0
+# Why a known partition is gone, and the cure.
+SHRUNK = "its topic was recreated with fewer partitions", "restart Winnow to forget this partition"
+DELETED = "its topic no longer exists", "recreate the topic, or remove it from source.topics"
 
 
 class Discovery:
@@ -134,7 +137,6 @@ class Discovery:
                 self._cuts[partition] = at.committed, cut
 
     def _take_in_cuts(self, offsets: Mapping[Partition, PartitionOffsets]) -> None:
-        """Remember the cuts that tasks found, unless the offset has been set since."""
         for partition, (offset, cut) in self._reported_cuts.items():
             committed = offsets[partition].committed if partition in offsets else None
             if committed is not None and committed.offset == offset:
@@ -197,10 +199,11 @@ class Discovery:
         """Return the error of each known partition that is gone. Topics found only by the pattern may come and go."""
         named = {partition for partition in self._newcomers.known if partition.topic in self._source.topics}
         topics = {partition.topic for partition in existing}
-        return {
-            partition: _gone(partition, topic_exists=partition.topic in topics)
-            for partition in sorted(named.difference(existing))
-        }
+        gone: dict[Partition, Blocked] = {}
+        for partition in sorted(named.difference(existing)):
+            cause, cure = SHRUNK if partition.topic in topics else DELETED
+            gone[partition] = TopicGone(partition, cause, cure=cure)
+        return gone
 
     def _starts(self, offsets: Mapping[Partition, PartitionOffsets]) -> Mapping[Partition, int | None]:
         """
@@ -236,7 +239,6 @@ class Discovery:
         )
 
     def _raise_what_a_task_found(self, at: PartitionOffsets) -> None:
-        """Raise what blocked the partition while its offset has not moved and the report is recent."""
         if at.partition not in self._blocked:
             return
         error, until = self._blocked[at.partition]
@@ -254,7 +256,6 @@ def _readable(committed: Committed) -> dict[Partition, CommittedOffset]:
 
 
 def blocked_by(receipt: Receipt) -> Blocked:
-    """Return the error behind a blocked receipt."""
     return Blocked(receipt.partition, receipt.error, receipt.end, receipt.cure)
 
 
@@ -266,13 +267,3 @@ def _milliseconds(starting: FromTimestamp | FromDuration, now: float) -> int:
 
 def _only_spans(spans: Mapping[Partition, tuple[int, int] | None]) -> dict[Partition, tuple[int, int]]:
     return {partition: span for partition, span in spans.items() if span is not None}
-
-
-def _gone(partition: Partition, *, topic_exists: bool) -> TopicGone:
-    if topic_exists:
-        return TopicGone(
-            partition, "its topic was recreated with fewer partitions", cure="restart Winnow to forget this partition"
-        )
-    return TopicGone(
-        partition, "its topic no longer exists", cure="recreate the topic, or remove it from source.topics"
-    )

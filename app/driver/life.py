@@ -20,7 +20,6 @@ class Sight:
             self._began = self.now()
 
     def is_lost(self) -> None:
-        """Record that Kafka is not responding."""
         self._began = None
 
     def seconds(self, since: float = -math.inf) -> float:
@@ -47,10 +46,8 @@ class Life:
 
     @property
     def goes_on(self) -> bool:
-        """Whether there was a sign of life and no long silence since."""
         return self._signs is not None and self._sight.seconds(self._signs[1]) < self._gone_seconds
 
     @property
     def is_long(self) -> bool:
-        """Whether it has lasted for at least `gone_seconds`."""
         return self._signs is not None and self._sight.seconds(self._signs[0]) >= self._gone_seconds

@@ -39,7 +39,6 @@ class Newcomers:
 
     @property
     def known(self) -> Collection[Partition]:
-        """Every partition met so far."""
         return self._known or ()
 
     def record(self, committed: Mapping[Partition, CommittedOffset | None], topics: Mapping[str, Topic]) -> None:

@@ -19,10 +19,8 @@ def plan(ranges: Iterable[OffsetRange], loads: Mapping[Partition, int], slots: i
     above the optimum (Graham 1969). The order is fixed, so the same input gives the same plan.
 
     Args:
-        ranges: the partitions to process.
         loads: the expected records of each partition: its lag and what arrives in a round. Undeliverable partitions are
             absent; they come last in their tasks, after the idle ones.
-        slots: how many tasks can run at once.
     """
     heaviest_first = sorted(ranges, key=lambda each: (each.partition not in loads, -_load(each, loads), each.partition))
     tasks: list[list[OffsetRange]] = [[] for _ in range(min(slots, len(heaviest_first)))]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from app.driver.plan import heaviest, plan
 from app.driver.starting_offsets import PartitionOffsets
@@ -21,7 +21,6 @@ class Balance:
     The tasks of a running round, and the progress of their partitions at the last refresh.
 
     Args:
-        tasks: the offset ranges of each task.
         now: when the tasks began, in seconds.
         commit_seconds: how often a partition commits; its records wait that long by design.
     """
@@ -40,34 +39,26 @@ class Balance:
         self._patience = timings.commit_overdue + commit_seconds
         self._ranges = [each for task in tasks for each in task]
         self._controls = {task[0].partition for task in tasks}
-        self._offsets = workload.offsets
+        self.offsets = workload.offsets
+        """The offsets at the last refresh."""
         self._blocked = workload.blocked.keys()
-        self._progressed_at = {each.partition: now for each in self._ranges}
+        self.partitions = {each.partition for each in self._ranges}
+        self._progressed_at = dict.fromkeys(self.partitions, now)
         self._has_committed: set[Partition] = set()
         """The partitions that have made progress in this round."""
         self._troubled: set[Partition] = set()
         self._elected_at = -math.inf
 
-    @property
-    def offsets(self) -> Mapping[Partition, PartitionOffsets]:
-        """The offsets at the last refresh."""
-        return self._offsets
-
-    @property
-    def partitions(self) -> Collection[Partition]:
-        """The partitions of the tasks."""
-        return self._progressed_at.keys()
-
     def pause(self, now: float) -> None:
         """Count from now how long commits are overdue, after a time without observations."""
-        self._progressed_at = dict.fromkeys(self._progressed_at, now)
+        self._progressed_at = dict.fromkeys(self.partitions, now)
 
     def needs_rebalance(self, found: SourceOffsets, slots: int, now: float) -> str:
         """Return why the round must end and be planned again; empty while the plan is good."""
-        before, offsets = self._offsets, found.offsets
+        before, offsets = self.offsets, found.offsets
         if before.keys() != offsets.keys():
             return "partitions were added or removed"
-        self._offsets = offsets = self._awaiting_controls(before, offsets)
+        self.offsets = offsets = self._awaiting_controls(before, offsets)
         if why := self._unblocked(before, offsets) or self._trouble(before, offsets):
             return why
         loads: dict[Partition, int] = {}
@@ -88,7 +79,7 @@ class Balance:
             loads[partition] = lags[partition] + arrived
         if why := self._overdue(now):
             return why
-        if self._elected_lately(self._progressed_at.keys() - loads.keys(), now):
+        if self._elected_lately(self.partitions - loads.keys(), now):
             return ""
         return self._uneven(plan(self._ranges, loads, slots), loads, lags, done)
 

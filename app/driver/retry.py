@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from app.driver.service_tracker import ServiceTracker
 from app.driver.stop import Stop, Stopped
-from app.driver.tracker import StatusTracker
 from app.errors import NotAllowed, Unreachable
 
 T = TypeVar("T")
@@ -35,12 +35,11 @@ class Refusals:
         return len(self._refused_at) >= REFUSALS_IN_A_ROW and lasted >= REFUSED_SECONDS
 
     def over(self) -> None:
-        """Record that Kafka has not refused us."""
         self._refused_at.clear()
 
 
 def retry_until_available(
-    call: Callable[[], T], stop: Stop, tracker: StatusTracker, clock: Callable[[], float] = time.monotonic
+    call: Callable[[], T], stop: Stop, tracker: ServiceTracker, clock: Callable[[], float] = time.monotonic
 ) -> T:
     """
     Return the call's result once Kafka responds.

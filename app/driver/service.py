@@ -206,7 +206,8 @@ class Service:
             if not done and self._hands_over(workload):
                 pass
             elif not done and self._is_paused():
-                self._pass_time(workload)
+                self._renewal.renew(workload.at_rest([]), also=self._clients.pauses.renew)
+                self._wait(self._config.round_interval)
             else:
                 self._renewal.renew(workload.at_rest(ranges))
                 if done:
@@ -237,11 +238,6 @@ class Service:
         pause = self._as_soon_as_kafka_answers(self._clients.pauses.read)
         self._tracker.paused(pause)
         return pause is not None
-
-    def _pass_time(self, workload: Workload) -> None:
-        """Wait while the service is paused, and renew the pause and the offsets."""
-        self._renewal.renew(workload.at_rest([]), also=self._clients.pauses.renew)
-        self._wait(self._config.round_interval)
 
     def _wait(self, seconds: float) -> None:
         """Wait until a stop is requested at the latest, with heartbeats; for a long wait, update the records' ages."""

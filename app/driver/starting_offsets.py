@@ -36,7 +36,6 @@ class PartitionOffsets:
     committed: CommittedOffset | None
 
     def next_offset(self, start: int) -> int:
-        """Return the next offset to read from a range that starts at `start`."""
         return start if self.committed is None else max(start, self.committed.offset)
 
     def lag(self, start: int, end: int | None = None) -> int:
@@ -62,7 +61,6 @@ class StartPolicy:
 
     @classmethod
     def of(cls, config: Config, *, keeps: bool) -> StartPolicy:
-        """Return the policy of a configuration."""
         starting = config.starting_offsets
         return cls(starting if isinstance(starting, str) else "time", config.out_of_range, keeps)
 
@@ -80,8 +78,6 @@ def decide(
     Return where a partition starts.
 
     Args:
-        at: its current offsets.
-        policy: the user's choice.
         first_seen: the offset to start from if `starting.offsets` is a time, or latest as of the first look.
         had_offset_in: the id of the topic in which this run has seen a committed offset; None if in none.
         is_new: whether the partition was created after the group began with its topic, so that all of it is read.
@@ -163,16 +159,11 @@ def _out_of_range(at: PartitionOffsets, offset: int, policy: StartPolicy, cut: i
             return at.watermarks.last_stable
         case "nearest":
             return max(at.watermarks.log_start, offset if cut is None else cut)
-    raise _lost(at, offset, cut)
-
-
-def _lost(at: PartitionOffsets, offset: int, cut: int | None) -> Blocked:
-    """Return an error that stays the same while the partition grows."""
-    if cut is None:
-        first, count = at.watermarks.log_start, at.watermarks.log_start - offset
-        lost = f"offsets {offset} to {first - 1} (at most {count}) were deleted before they were read"
-        return OutOfRange(at.partition, lost, offset, unblock(at.partition))
-    return Truncated(at.partition, offset, cut)
+    if cut is not None:
+        raise Truncated(at.partition, offset, cut)
+    first, count = at.watermarks.log_start, at.watermarks.log_start - offset
+    lost = f"offsets {offset} to {first - 1} (at most {count}) were deleted before they were read"
+    raise OutOfRange(at.partition, lost, offset, unblock(at.partition))
 
 
 def _range(at: PartitionOffsets, start: int) -> OffsetRange:

@@ -29,11 +29,9 @@ class Stop:
 
     @property
     def requested(self) -> bool:
-        """Whether a stop is requested."""
         return self._event.is_set()
 
     def request(self, cause: str) -> None:
-        """Ask the service to stop."""
         self.cause = self.cause or cause
         self._event.set()
 

@@ -1,17 +1,16 @@
-"""Keeps the snapshot up to date with what the driver sees, and passes each new one to the listeners."""
+"""Keeps the snapshot up to date with what the driver sees of partitions, and with the rounds."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from app.driver.clients import Ages
 from app.driver.discover import blocked_by
+from app.driver.service_tracker import Listener, ServiceTracker
 from app.driver.starting_offsets import PartitionOffsets
-from app.driver.times import TimesOfTasks
 from app.driver.workload import SourceOffsets, Workload
-from app.errors import AccountingError, NotAllowed, PartitionError, SparkFailed, Unreachable
+from app.errors import AccountingError, PartitionError, SparkFailed
 from app.model import OffsetRange, Outcome, Owner, Partition, Pause, Receipt
 from app.offsets.metadata import Counts, OffsetMetadata
 from app.rates import UNLIMITED, Rates
@@ -26,19 +25,15 @@ from app.status.snapshot import (
     Phase,
     Problem,
     RoundStatus,
-    Snapshot,
 )
 from app.status.window import Moment, Point, with_moment, with_point
 
 # How many ended rounds are shown.
 ENDED_ROUNDS = 20
 
-Listener = Callable[[Snapshot, Snapshot], None]
-"""Called with the snapshots before and after a change."""
 
-
-class StatusTracker:
-    """The owner of the snapshot. It calls each listener, in order, with every change."""
+class StatusTracker(ServiceTracker):
+    """Tracks the partitions and the rounds of a service, too."""
 
     def __init__(
         self,
@@ -48,18 +43,11 @@ class StatusTracker:
         rates: Rates = UNLIMITED,
         about: About = NOTHING_KNOWN,
     ) -> None:
-        self._runtime = runtime
+        super().__init__(group, listeners, runtime, about)
         self._rates = rates
-        self._listeners = tuple(listeners)
-        now = runtime.wall_clock()
-        self._about = about
-        self.snapshot = Snapshot(at=now, alive=now, group=group, started=now)
-        self._changing = threading.Lock()
         self._ranges: dict[Partition, OffsetRange] = {}
         self.undeliverable: Mapping[Partition, PartitionError] = {}
         """The error of each partition whose output cannot be delivered now."""
-        self.taken: Mapping[Partition, Owner] = {}
-        """The partitions that a later generation has taken over."""
         self._working: frozenset[Partition] = frozenset()
         """The partitions of the current round, or of the last one."""
         self._metadata: dict[Partition, OffsetMetadata] = {}
@@ -68,16 +56,9 @@ class StatusTracker:
         """The partitions that did not respond at the last look; asking them more would only take time."""
         self._lost_until: dict[Partition, int] = {}
         """Up to which offset the losses of each partition are counted."""
-        self._totals = Counts()
-        self._times = TimesOfTasks(int(now * 1000))
         self._refreshed_at = runtime.monotonic()
 
-    def started(self) -> None:
-        """Record the start of the service."""
-        self._publish(about=self._about)
-
     def discovered(self, workload: Workload) -> None:
-        """Record a discovery."""
         self._ranges.update(workload.ranges)
         self.undeliverable = workload.undeliverable
         self._silent = workload.blocked.keys() - workload.offsets.keys()
@@ -148,11 +129,6 @@ class StatusTracker:
         moment = Moment(now, totals.records, totals.out, totals.dead_total, lag)
         self._publish(partitions=partitions, looked=now, hour=with_moment(self.snapshot.hour, moment), **changes)
 
-    def beat(self) -> None:
-        """Record that the service is alive. Listeners are not called, because nothing has changed."""
-        with self._changing:
-            self.snapshot = replace(self.snapshot, alive=self._now())
-
     def _rival(self, owner: Owner | None) -> Problem | None:
         if owner is None:
             return None
@@ -166,18 +142,7 @@ class StatusTracker:
         problem = None if error is None else Problem.of(error, self._now()).continuing(status.problem)
         return replace(status, problem=problem)
 
-    def kafka_is_away(self, error: NotAllowed | Unreachable) -> None:
-        """Record that Kafka is not responding or refuses the driver. Whatever the errors, it is a single outage."""
-        before, now = self.snapshot.outage, self._now()
-        self._publish(outage=Problem.of(error, before.since if before else now))
-
-    def warned(self, warnings: Sequence[str]) -> None:
-        """Record the warnings of the preflight."""
-        if warnings:
-            self._publish(warnings=tuple(warnings))
-
     def paused(self, pause: Pause | None) -> None:
-        """Record a pause, or its end."""
         if pause is None and self.snapshot.paused is None:
             return
         before, after = PartitionState.PLANNED, PartitionState.PAUSED
@@ -189,24 +154,11 @@ class StatusTracker:
         }
         self._publish(paused=pause, partitions=partitions)
 
-    def kafka_is_back(self) -> None:
-        """Record that Kafka responds to the driver."""
-        if self.snapshot.outage:
-            self._publish(outage=None)
-
-    def taken_over(self, taken: Mapping[Partition, Owner]) -> None:
-        """Record which partitions a later generation has taken over."""
-        if taken != self.taken:
-            self.taken = taken
-            self._publish(taken=taken)
-
     @property
     def next_round(self) -> int:
-        """The number of the next round."""
         return self.snapshot.round.number + 1 if self.snapshot.round else 1
 
     def round_began(self, slots: int, tasks: int, ranges: Sequence[OffsetRange]) -> None:
-        """Record that tasks begin to work on these ranges."""
         partitions = dict(self.snapshot.partitions)
         self._working = frozenset(each.partition for each in ranges)
         for each in ranges:
@@ -221,15 +173,12 @@ class StatusTracker:
         self._publish(phase=phase, partitions=partitions, round=began)
 
     def tasks_lost(self, count: int) -> None:
-        """Record how many task attempts the round has lost."""
         self._change_round(lost_tasks=count)
 
     def round_ends(self, ending: Ending, reason: str = "") -> None:
-        """Record that the round is being ended, and why."""
         self._change_round(ending=ending, reason=reason)
 
     def tasks_killed(self) -> None:
-        """Record that the tasks had to be killed."""
         self._change_round(killed=True)
 
     def round_dropped(self, seconds: float) -> None:
@@ -237,7 +186,6 @@ class StatusTracker:
         self._round_is_over(seconds=seconds)
 
     def round_lost(self, error: SparkFailed, seconds: float) -> None:
-        """Record that Spark gave up on the round."""
         self._round_is_over(ending=Ending.LOST, reason=str(error), seconds=seconds)
 
     def round_ended(self, receipts: Iterable[Receipt], seconds: float) -> None:
@@ -273,19 +221,6 @@ class StatusTracker:
                 return PartitionState.FAILED, Problem(receipt.error, "", self._now())
         return self._at_rest(), None
 
-    def leaving(self, cause: str) -> None:
-        """Record the signal after which the service stops as soon as another one has taken over; empty for none."""
-        if cause and self.snapshot.phase in {Phase.STARTING, Phase.RUNNING}:
-            self._publish(phase=Phase.LEAVING, cause=cause)
-
-    def stopping(self, cause: str) -> None:
-        """Record the request to stop."""
-        self._publish(phase=Phase.STOPPING, cause=cause)
-
-    def stopped(self, cause: str) -> None:
-        """Record that the service has stopped."""
-        self._publish(phase=Phase.STOPPED, cause=cause)
-
     def _with_offsets(self, offsets: Mapping[Partition, PartitionOffsets]) -> dict[Partition, PartitionStatus]:
         return {partition: self._with_offset(at) for partition, at in offsets.items()}
 
@@ -306,15 +241,11 @@ class StatusTracker:
             log_start=at.watermarks.log_start,
             lag=lag,
             waiting=before.waiting if before.lag and before.next_offset <= next_offset else None,
-            rate_limit=self._rate_limit(at),
+            rate_limit=self._rates.limit(backlog=at.next_offset(0) < self._metadata[at.partition].backlog),
             moved=before.moved_at(committed, self._now()),
             points=with_point(before.points, Point(self._now(), end, end - lag, counts.records)),
             counts=counts,
         )
-
-    def _rate_limit(self, at: PartitionOffsets) -> int | None:
-        backlog = OffsetMetadata.parse(at.committed.metadata if at.committed else "").backlog
-        return self._rates.limit(backlog=at.next_offset(0) < backlog)
 
     def _with_losses(self, status: PartitionStatus, at: PartitionOffsets) -> PartitionStatus:
         """
@@ -364,16 +295,6 @@ class StatusTracker:
     def _change_round(self, **changes: object) -> None:
         if self.snapshot.round is not None:
             self._publish(round=replace(self.snapshot.round, **changes))  # type: ignore[arg-type]  # its own fields
-
-    def _publish(self, **changes: object) -> None:
-        with self._changing:
-            before, now = self.snapshot, self._now()
-            self.snapshot = replace(before, at=now, alive=now, totals=self._totals, tasks=self._times.total, **changes)  # type: ignore[arg-type]  # its own fields
-        for listener in self._listeners:
-            listener(before, self.snapshot)
-
-    def _now(self) -> float:
-        return self._runtime.wall_clock()
 
 
 def _check(receipt: Receipt) -> None:

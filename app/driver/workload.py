@@ -24,8 +24,6 @@ class SourceOffsets:
         unreadable: the partitions that have no leader or whose leader does not respond.
         undeliverable: the error of each partition whose output cannot be delivered now.
         rival: another active run of this generation: an earlier one, or any while this run stands by.
-        mirrors: the status of the offset mirrors.
-        committed: the committed offset of each source partition, including unreadable ones.
     """
 
     offsets: Mapping[Partition, PartitionOffsets]
@@ -61,7 +59,6 @@ class Workload(SourceOffsets):
     fenced: Mapping[Partition, Owner | None] = field(default_factory=dict)
 
     def lag(self, partition: Partition) -> int:
-        """Return how many offsets of a partition are left to read."""
         return self.offsets[partition].lag(self.ranges[partition].start, self.ranges[partition].end)
 
     def troubles(self) -> dict[Partition, PartitionError]:

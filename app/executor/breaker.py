@@ -41,25 +41,23 @@ class CircuitBreaker:
         """
         if self._limit is None:
             return
-        records, dead = self._with(partition, cleansed)
+        records, dead = self._add(partition, cleansed, self._limit.seconds)
         if records >= self._limit.minimum and dead > self._limit.ratio * records:
-            raise TooManyDeadLetters(partition, self._cause(records, dead, cleansed.reasons))
+            raise TooManyDeadLetters(partition, _cause(self._limit, records, dead, cleansed.reasons))
 
-    def _with(self, partition: Partition, cleansed: Cleansed) -> tuple[int, int]:
+    def _add(self, partition: Partition, cleansed: Cleansed, seconds: float) -> tuple[int, int]:
         """Add some records to the window of a partition; return its totals of records and dead letters."""
-        assert self._limit is not None  # judge() knows
         window, now = self._windows[partition], self._clock()
-        while window and window[0].since < now - self._limit.seconds:
+        while window and window[0].since < now - seconds:
             window.popleft()
-        if not window or window[-1].since < now - self._limit.seconds * SLICE:
+        if not window or window[-1].since < now - seconds * SLICE:
             window.append(_Slice(now))
         window[-1].records += cleansed.records
         window[-1].dead += len(cleansed.dead_letters)
         return sum(each.records for each in window), sum(each.dead for each in window)
 
-    def _cause(self, records: int, dead: int, reasons: Collection[str]) -> str:
-        assert self._limit is not None  # judge() knows
-        ratio, _, seconds = self._limit
-        most = "".join(f" (most recently: {reason!r})" for reason, _ in Counter(reasons).most_common(1))
-        allowed = f"dead.letters.breaker.ratio allows {ratio:.1%}"
-        return f"{dead} of {records} records within {seconds:g} s were rejected{most}; {allowed}"
+
+def _cause(limit: BreakerLimit, records: int, dead: int, reasons: Collection[str]) -> str:
+    most = "".join(f" (most recently: {reason!r})" for reason, _ in Counter(reasons).most_common(1))
+    allowed = f"dead.letters.breaker.ratio allows {limit.ratio:.1%}"
+    return f"{dead} of {records} records within {limit.seconds:g} s were rejected{most}; {allowed}"

@@ -55,7 +55,6 @@ class Call:
         self._patience = patience
 
     def hangs(self, now: float) -> bool:
-        """Whether it has run for longer than its patience."""
         return now > self.ends_by(self._patience)
 
     def ends_by(self, seconds: float) -> float:
@@ -82,7 +81,6 @@ class Queue:
         return bool(self._waiting)
 
     def add(self, call: Call) -> None:
-        """Run a call when its turn comes."""
         self._waiting.append(call)
         self.staff()
 
@@ -132,7 +130,6 @@ class Calls:
 
     Args:
         threads: a pool with two threads for each lane, one of them for an orphan.
-        clock: a monotonic clock in seconds.
         watchdog: ends the worker if a lane's successor hangs too.
         send_rest: sends what did not fit into a lane's queue.
     """
@@ -232,7 +229,6 @@ class Calls:
         return call.ended.done()
 
     def _settle(self, lane: Lane) -> None:
-        """Collect the result of a lane's call and run the steps that waited for it."""
         self._calls.pop(lane).ended.result()
         for step in self._parked.pop(lane, ()):
             self.step(lane, step)

@@ -8,13 +8,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from app.errors import Transient
 from app.executor.dead_letters import NO_IDS, TopicIds, make_dead_letter, make_dead_letters
 from app.executor.limits import Limits
-from app.executor.parse import REFUSED, key_pattern, refuse, with_headers, with_keys
+from app.executor.parse import REFUSED, Parse, key_pattern, refuse, with_headers, with_keys
 from app.model import NO_EPOCH, LastRead, Partition, TaskConfig
 from app.offsets.metadata import Counts
 from app.records import Chunk, Lines, OutgoingRecord, offsets_of
@@ -27,12 +26,9 @@ class Cleansed:
     The results for consecutive records of one partition, on their way from the parser to the writer.
 
     Args:
-        records: the number of records.
-        bytes_in: the total size of their values.
-        lines: the cleansed lines.
-        bytes_out: the total size of these lines.
-        dead_letters: the rejects.
-        reasons: the reason code of each reject.
+        bytes_in: the total size of the records' values.
+        bytes_out: the total size of the lines.
+        reasons: the reason code of each dead letter.
         start: the offset of the first record.
         position: the offset after the last record.
         read: the same with its leader epoch, if that is known.
@@ -68,7 +64,6 @@ class Cleansed:
 
     @property
     def counts(self) -> Counts:
-        """The counts of these records."""
         return Counts(self.records, len(self.lines), Counter(self.reasons), self.bytes_in, self.bytes_out)
 
 
@@ -114,7 +109,6 @@ class Cleanser:
     Cleanses chunks with one configuration.
 
     Args:
-        parse: calls the parser; it may return the results for a prefix only.
         ids: the ids of the source topics, which dead letters bear.
         clock: returns seconds since the epoch.
     """
@@ -123,7 +117,7 @@ class Cleanser:
         self,
         config: TaskConfig,
         parser: Parser,
-        parse: Callable[[pa.BinaryArray], Parsed],
+        parse: Parse,
         ids: TopicIds = NO_IDS,
         clock: Callable[[], float] = time.time,
     ) -> None:

@@ -24,10 +24,6 @@ class Commits:
     Args:
         lanes: the number of lanes of the task.
         interval: the seconds between two passes over all lanes.
-        calls: runs the commits.
-        clock: a monotonic clock in seconds.
-        stopwatch: records the duration of each commit.
-        pacing: derives from it how much the lanes may take.
         reports: whether a lane stores the task's times with its offset.
     """
 
@@ -52,7 +48,6 @@ class Commits:
         self._next_pass = self._pass_began = self._pass_took = 0.0
 
     def start(self, lanes: Iterable[Lane]) -> None:
-        """Start committing those of these lanes that accept records and have no running call."""
         began = self._clock()
         for lane in lanes:
             if lane not in self._calls and (ready := lane.ready) is not None:

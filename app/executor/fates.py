@@ -9,8 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from app.executor.cleanse import CleansedChunk, Cleanser
-from app.executor.isolation import Parse
-from app.executor.parse import REFUSED, make_parser
+from app.executor.parse import REFUSED, Parse, make_parser
 from app.kafka.sender import Targets
 from app.model import NO_EPOCH, Partition, TaskConfig
 from app.records import Chunk, Fate, OutgoingRecord, Record
@@ -18,13 +17,7 @@ from parsers.contract import Reject
 
 
 class Fates:
-    """
-    Cleanses records as a task with this configuration does.
-
-    Args:
-        parse: calls the parser; it may return the results for a prefix only.
-        clock: returns seconds since the epoch.
-    """
+    """Cleanses records as a task with this configuration does. The clock returns seconds since the epoch."""
 
     def __init__(self, config: TaskConfig, parse: Parse, clock: Callable[[], float] = time.time) -> None:
         self._config = config
@@ -41,7 +34,6 @@ class Fates:
         return found
 
     def refused(self, record: Record, cause: str) -> Fate:
-        """Return the result for a record whose line Kafka refuses permanently."""
         dead_letter = self._cleanser.refused(_chunk([record]), 0, cause)
         return self._rejected(record, dead_letter, Reject(0, REFUSED, cause))
 

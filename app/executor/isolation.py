@@ -15,13 +15,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from multiprocessing.connection import Pipe
-from types import TracebackType
 from typing import Self
 
 import pyarrow as pa
 
 from app.events import PARSER_ISOLATED
-from app.executor.parse import parse
+from app.executor.parse import Parse, parse
 from app.model import Assignment, TaskConfig
 from app.watchdog import Watchdog
 from parsers.contract import Parsed, Parser
@@ -33,8 +32,6 @@ ALIVE_SECONDS = 0.5
 PATIENCE_SECONDS = 60.0
 PROGRAM = "import sys; sys.path[:] = sys.argv[2:]; from app.executor.trials import serve; serve(int(sys.argv[1]))"
 
-Parse = Callable[[pa.BinaryArray], Parsed]
-
 
 def is_isolated(assignment: Assignment) -> bool:
     """Return whether workers have died over the same work, which makes the parser a suspect."""
@@ -43,7 +40,6 @@ def is_isolated(assignment: Assignment) -> bool:
 
 @contextmanager
 def parsing(parser: Parser, assignment: Assignment, watchdog: Watchdog) -> Iterator[Parse]:
-    """Yield the parse function. In isolation it may return results for a prefix only."""
     if not is_isolated(assignment):
         yield partial(parse, parser)
         return
@@ -72,9 +68,7 @@ class IsolatedParser:
         self._connection.send(self._config)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._connection.close()
         self._process.kill()
         self._process.wait()

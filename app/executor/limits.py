@@ -38,7 +38,6 @@ class Limits:
 
     @classmethod
     def of(cls, topic: Destination, config: TaskConfig) -> Self:
-        """Return the limits of one of the two topics that a task writes to."""
         largest = largest_record(config.output_kafka, max(config.sink.max_bytes, config.dead_letters.max_bytes))
         codec = compression(config.output_kafka)
         return cls(

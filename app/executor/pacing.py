@@ -96,10 +96,8 @@ class Pacing:
     partition is not read, and what was fetched ahead of it is dropped: its backlog stays in Kafka.
 
     Args:
-        rates: the rate limits.
         memory: the most unacknowledged bytes that the task may hold; it starts with fewer.
         allowances: the allowances of partitions with a slow sink at the end of an earlier task.
-        clock: a monotonic clock in seconds.
     """
 
     def __init__(
@@ -195,7 +193,6 @@ class Pacing:
         return self._allowances.setdefault(ledger.partition, Allowance())
 
     def rests(self, lane: Lane) -> bool:
-        """Return whether a lane has to rest."""
         allowance = self.allowance(lane.partition)
         return (
             self._owes(lane)

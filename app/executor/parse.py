@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any, cast
@@ -25,6 +25,9 @@ PARSER_ERROR = "parser_error"
 TOO_LARGE = "too_large"
 REFUSED = "refused"
 NO_VALUES = pa.array([], pa.binary())
+
+Parse = Callable[[pa.BinaryArray], Parsed]
+"""Calls the parser. In isolation it may return the results for a prefix only."""
 
 
 def make_parser(config: TaskConfig) -> Parser:
@@ -100,7 +103,6 @@ def parser_error(detail: str) -> Parsed:
 
 
 def join(parts: Sequence[Parsed]) -> Parsed:
-    """Join the results for consecutive batches into one."""
     parts = [_assemble(NO_VALUES, np.zeros(0, np.int32), []), *parts]
     begins = np.cumsum([0, *(part.records for part in parts)]).astype(np.int32)
     return Parsed(

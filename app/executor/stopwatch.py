@@ -37,15 +37,12 @@ class Stopwatch:
         self._committing = threading.Lock()
 
     def start(self) -> None:
-        """Start the first lap."""
         self._at = self._clock()
 
     def waited(self) -> None:
-        """Record a wait for records."""
         self._waits += self._lap()
 
     def parsed(self) -> None:
-        """Record the parsing of a chunk."""
         self._parse.add(self._lap())
 
     def produced(self) -> None:

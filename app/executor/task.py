@@ -247,7 +247,6 @@ class Task:
         return [lane for lane in self._lanes.values() if lane not in self._calls]
 
     def poll(self) -> Chunk | None:
-        """Return the records that have arrived; None if there are none."""
         most = self._pacing.most(self._lanes.values())
         if self._clock() < self._hurries_until:
             most = min(FIRST_RECORDS, most or FIRST_RECORDS)
@@ -349,7 +348,7 @@ class Task:
         self._next_free = now + FREE_SECONDS
         for lane in self._lanes.values():
             if (ready := lane.ready) is not None and lane not in self._calls:
-                self._calls.attempt(lane, ready, _free)
+                self._calls.attempt(lane, ready, lambda ready: ready.writer.free())
 
     @property
     def _control_lane(self) -> Lane:
@@ -381,15 +380,8 @@ class Task:
         self._calls.abandon(LAST_SECONDS)
         for lane in self._free_lanes():
             lane.finish()
-        return [self._receipt(lane) for lane in self._lanes.values()]
-
-    def _receipt(self, lane: Lane) -> Receipt:
-        return replace(lane.receipt(), allowance=self._pacing.allowance(lane.partition))
-
-
-def _free(ready: Ready) -> None:
-    """Free the memory of delivered records."""
-    ready.writer.free()
+        lanes = self._lanes.values()
+        return [replace(lane.receipt(), allowance=self._pacing.allowance(lane.partition)) for lane in lanes]
 
 
 def _fail(failure: PartitionError, _: Ready) -> Never:

@@ -270,10 +270,6 @@ def test_the_import_graph_has_no_cycle() -> None:
 
 
 MOST_PUBLIC = 12
-LARGER = {
-    "app.driver.tracker.StatusTracker",  # one method for each event that changes the status
-}
-"""The classes with more public methods. This list may only shrink."""
 
 
 def test_no_class_does_too_much() -> None:
@@ -281,7 +277,7 @@ def test_no_class_does_too_much() -> None:
     classes = {f"{module}.{node.name}": node for module, tree in modules().items() for node in classes_in(tree)}
     larger = {name for name, node in classes.items() if len(public(node)) > MOST_PUBLIC}
 
-    assert LARGER == larger
+    assert not larger
 
 
 def classes_in(tree: ast.Module) -> Iterator[ast.ClassDef]:

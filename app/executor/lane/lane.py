@@ -119,7 +119,6 @@ class Lane:
         return successor
 
     def receipt(self) -> Receipt:
-        """Return what was committed and how the lane ended."""
         ended = self.state if isinstance(self.state, Ended) else Ended(self.ledger, Outcome.DONE, self.ledger.error)
         return ended.receipt()
 

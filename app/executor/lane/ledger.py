@@ -50,7 +50,6 @@ class Ledger:
 
     @property
     def partition(self) -> Partition:
-        """The source partition."""
         return self.range.partition
 
     @property
@@ -60,7 +59,6 @@ class Ledger:
 
     @property
     def at_end(self) -> bool:
-        """Whether it has reached the agreed end."""
         return self.range.end is not None and self.position >= self.range.end
 
     @property

@@ -25,7 +25,6 @@ class Progress:
     uncertain: int | None = None
 
     def taken(self, counts: Counts) -> Progress:
-        """Return the counts with more records open."""
         return replace(self, open=self.open + counts)
 
     def committing(self, offset: int) -> Progress:
@@ -33,7 +32,6 @@ class Progress:
         return replace(self, open=self.open + Counts(committed=1), uncertain=offset)
 
     def committed(self) -> Progress:
-        """Return the counts after a commit."""
         return Progress(self.done + self.open)
 
     def resolved(self, committed: int) -> Progress:

@@ -52,7 +52,6 @@ class Closed(WithoutWriter):
         self.retry_at = retry_at
 
     def reopens(self, now: float) -> bool:
-        """Whether its back-off is over."""
         return self.retry_at is not None and self.retry_at <= now
 
     def open(self, clients: ClientFactory[C], offsets: OffsetStore) -> Opened:
@@ -265,7 +264,6 @@ class Ended(WithoutWriter):
         self._tripped = tripped
 
     def receipt(self) -> Receipt:
-        """Return what was committed and how the lane ended."""
         ledger, done = self.ledger, self.ledger.progress.done
         start = ledger.range.start if ledger.start is None else ledger.start
         return Receipt(
