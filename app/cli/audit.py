@@ -121,7 +121,6 @@ def _view(
 
 
 def _said(records: int, counts: Mapping[str, int], why_not: Sequence[str]) -> str:
-    """Summarize the verdict."""
     wrong = ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in counts.items() if count)
     if not records:
         return wrong or ("nothing was judged" if why_not else "the range holds no records")
@@ -129,7 +128,6 @@ def _said(records: int, counts: Mapping[str, int], why_not: Sequence[str]) -> st
 
 
 def _said_of(why: Why, count: int, left_out: Sequence[LeftOut]) -> str:
-    """Say how much was not judged for a reason, where (if known), and what to do."""
     places = [str(each.partition) for each in left_out if each.why is why]
     where = f" in {', '.join(places[:NAMED])}{' and others' if len(places) > NAMED else ''}" if places else ""
     return f"{count or 'an unknown number'} {why}{where}" + (f" ({CURES[why]})" if why in CURES else "")

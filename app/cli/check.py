@@ -57,7 +57,6 @@ class Report:
     findings: list[tuple[str, str]] = field(default_factory=list)
 
     def say(self, state: str, what: str) -> None:
-        """Add a finding."""
         self.findings.append((state, what))
 
     def __str__(self) -> str:

@@ -119,7 +119,6 @@ def _target(goals: dict[str, Any]) -> Target:
 
 
 def _found(settings: Config, topics: tuple[str, ...]) -> tuple[Clients, list[PartitionLag]]:
-    """Return the driver's clients and the offsets of the chosen partitions."""
     from app.start import clients
 
     kafka = clients(settings)

@@ -83,7 +83,6 @@ def read(file: Path | None, assignments: tuple[str, ...]) -> config.Loaded:
 
 
 def parser_of(choice: config.ParserChoice) -> Parser:
-    """Return the configured parser."""
     return built("parser", lambda: registry.load(choice.name, choice.options))
 
 

@@ -48,7 +48,6 @@ class View(NamedTuple):
 
 
 def show(view: View, *, as_json: bool) -> int:
-    """Print a view; return its exit code."""
     if as_json:
         click.echo(json.dumps(view.value, ensure_ascii=False))
     else:

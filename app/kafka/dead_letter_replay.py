@@ -37,7 +37,6 @@ class AllTargets(Targets):
 
     @property
     def lines(self) -> Sequence[Partition]:
-        """All partitions that may be written to."""
         return [*(Partition(self.sink, number) for number in self.sink_partitions), *self.others]
 
     @property
@@ -125,7 +124,6 @@ class ReplayWriter:
             raise Fenced(self.partition, "another replay has moved this replay's position", offset)
 
     def close(self) -> None:
-        """Abort the open transaction."""
         self._writer.discard()
 
     @contextmanager
@@ -154,7 +152,6 @@ class KafkaReplays:
         self._companions = KafkaCompanions(self._connection)
 
     def positions(self, partitions: Collection[Partition]) -> Mapping[Partition, CommittedOffset]:
-        """Return where earlier replays stopped, without disturbing any."""
         return self._offsets.load(partitions, stable=False)
 
     @contextmanager
@@ -176,7 +173,6 @@ class KafkaReplays:
                 writer.close()
 
     def make_room(self, topic: str, partitions: int, settings: Mapping[str, str]) -> list[Partition]:
-        """Create a topic if it is missing; return its partitions. Raises Unreachable or NotUsable."""
         self._companions.create(topic, partitions, settings)
         return [Partition(topic, number) for number in range(self._companions.partitions_of(topic))]
 
@@ -188,5 +184,4 @@ class KafkaReplays:
             yield from chain.from_iterable(records.batches({place: marks.log_start}, {place: marks.last_stable}))
 
     def close(self) -> None:
-        """Close the connections."""
         self._offsets.close()

@@ -50,22 +50,18 @@ class Tally:
 
     @property
     def failed(self) -> int:
-        """How many fail again."""
         return self.now.total()
 
     @property
     def replayed(self) -> int:
-        """How many were replayed, whatever the outcome."""
         return self.cleansed + self.failed
 
     def rows(self) -> list[tuple[str, int, int]]:
-        """Return each reason with its counts then and now, the most frequent then first."""
         reasons = [reason for reason, _ in self.then.most_common()]
         reasons += [reason for reason, _ in self.now.most_common() if reason not in self.then]
         return [(reason, self.then[reason], self.now[reason]) for reason in reasons]
 
     def as_json(self) -> dict[str, Any]:
-        """Return the counts for `--json`."""
         return {
             "replayed": self.replayed,
             "cleansed": self.cleansed,
@@ -142,11 +138,9 @@ class DeadLetterReplay:
 
     @property
     def enough(self) -> bool:
-        """Whether the limit is reached."""
         return self._is_enough(0)
 
     def dry_run(self, records: Iterable[Record]) -> None:
-        """Count the outcomes of dead letters, and write nothing."""
         for waiting, fate in self._fates(records):
             self.ledger.cleansed(waiting)  # a second one of the same record would not be replayed either
             self._count(waiting, fate)
@@ -218,7 +212,6 @@ class DeadLetterReplay:
             self._count(waiting, fate)
 
     def _refused(self, waiting: Waiting, fate: Fate, cause: str) -> tuple[Waiting, Fate]:
-        """Return the outcome of a dead letter whose line Kafka rejects."""
         if fate.reason:
             msg = f"Kafka no longer accepts the dead letter {waiting.letter.place} of {waiting.source}: {cause}"
             raise NotUsable(msg, f"fix the limits of {fate.to.topic} and of the parking topic")
@@ -341,7 +334,6 @@ class Session:
         return Remainder.of(self._tasks.sink.topic, committed, at)
 
     def _make_room(self) -> Iterator[Partition]:
-        """Create the ledger and parking topics if they are missing; yield their partitions."""
         topic = self._tasks.dead_letters
         yield from self._kafka.make_room(LEDGER.format(topic.topic), 1, {"cleanup.policy": "compact"})
         yield from self._kafka.make_room(PARKING.format(topic.topic), topic.partitions, {"retention.ms": "-1"})
@@ -375,11 +367,9 @@ class Pace:
         self._due = clock()
 
     def step(self, most: int) -> int:
-        """Return how many dead letters may be replayed at once."""
         return most if self._rate is None else min(most, max(1, self._rate // 4))
 
     def wait(self, replayed: int) -> None:
-        """Wait until the rate allows this many."""
         if self._rate is not None:
             self._due = max(self._due, self._clock() - 1) + replayed / self._rate
             self._sleep(max(0.0, self._due - self._clock()))

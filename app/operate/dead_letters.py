@@ -29,18 +29,15 @@ class Letter:
 
     @classmethod
     def of(cls, record: Record) -> Letter:
-        """Parse a record of the dead-letter topic."""
         told = ours(record.headers) or as_text(record.headers)
         return cls(record, {name.removeprefix(ERRORS): text for name, text in told.items() if name.startswith(ERRORS)})
 
     @property
     def reason(self) -> str:
-        """Why its record was rejected."""
         return self.errors.get("exception.class.name", NO_REASON)
 
     @property
     def detail(self) -> str:
-        """A sentence about the reason."""
         return self.errors.get("exception.message", "")
 
     @property
@@ -51,16 +48,13 @@ class Letter:
 
     @property
     def topic_id(self) -> str:
-        """The source topic's id; empty if the headers do not say."""
         return self.errors.get("topic.id", "")
 
     @property
     def place(self) -> str:
-        """Its place in the dead-letter topic, as `partition@offset`."""
         return f"{self.record.partition.number}@{self.record.offset}"
 
     def as_json(self) -> dict[str, Any]:
-        """Return the fields that `ls` shows."""
         return {
             "partition": self.record.partition.number,
             "offset": self.record.offset,
@@ -73,7 +67,6 @@ class Letter:
         }
 
     def with_content(self) -> dict[str, Any]:
-        """Return the fields that `show` shows."""
         headers = [[name, text_of(value)] for name, value in self.record.headers]
         return self.as_json() | {
             "key": text_of(self.record.key),
@@ -92,15 +85,12 @@ class Selection:
 
     @property
     def takes_all(self) -> bool:
-        """Whether everything is selected."""
         return self == Selection()
 
     def of(self, records: Iterable[Record]) -> Iterator[Letter]:
-        """Return the selected dead letters."""
         return filter(self.takes, map(Letter.of, records))
 
     def takes(self, letter: Letter) -> bool:
-        """Return whether a dead letter is selected."""
         early = self.since is not None and letter.record.timestamp < self.since
         late = self.until is not None and letter.record.timestamp >= self.until
         return not (early or late) and (not self.reasons or letter.reason in self.reasons)
@@ -151,7 +141,6 @@ class DeadLetterReader:
         return {each: span_between(of, begins[each], None) for each, of in marks.items()}
 
     def chosen(self, selection: Selection) -> Iterator[Letter]:
-        """Yield the selected dead letters."""
         return selection.of(self._between(self.spans(self.watermarks(), selection)))
 
     def newest(self, selection: Selection, limit: int) -> list[Letter]:
@@ -166,7 +155,6 @@ class DeadLetterReader:
         return last_written(marks, limit, read_from)
 
     def at(self, number: int, offset: int) -> Letter | None:
-        """Return one dead letter; None if there is none."""
         partition = Partition(self._topic, number)
         marks = self.watermarks(only=partition).get(partition)
         if marks is None or not marks.log_start <= offset < marks.last_stable:
@@ -175,7 +163,6 @@ class DeadLetterReader:
         return next((Letter.of(each) for each in records if each.offset == offset), None)
 
     def watermarks(self, only: Partition | None = None) -> Mapping[Partition, Watermarks]:
-        """Return the watermarks of all partitions, or of only one."""
         known = self._topics.source_topics([self._topic], None, ())[self._topic]
         partitions = [each for each in partitions_of([known]) if only in (None, each)]
         return whole(partitions, self._topics.watermarks(partitions))
@@ -195,12 +182,10 @@ class Statistics:
 
     @property
     def total(self) -> int:
-        """How many there are."""
         return self.reasons.total()
 
     @classmethod
     def of(cls, letters: Iterable[Letter]) -> Statistics:
-        """Count dead letters."""
         counted = cls()
         for letter in letters:
             at = letter.record.timestamp
@@ -211,7 +196,6 @@ class Statistics:
         return counted
 
     def rows(self) -> Sequence[tuple[str, int, float]]:
-        """Return reason, count and percentage, the most frequent first."""
         return [(reason, count, 100 * count / self.total) for reason, count in self.reasons.most_common()]
 
 

@@ -127,7 +127,6 @@ class Judge:
 
     @property
     def wanted(self) -> dict[Partition, Span]:
-        """The spans of the records to examine again."""
         spans: dict[Partition, Span] = {}
         for row in filter(self._is_wanted, range(len(self._matching.expected))):
             source, offset = self._matching.expected.origin(row)
@@ -135,7 +134,6 @@ class Judge:
         return spans
 
     def wants(self, record: Record) -> bool:
-        """Whether to examine a record again."""
         row = self._matching.expected.row(Origin(record.partition, record.offset))
         return row is not None and self._is_wanted(row)
 
@@ -144,7 +142,6 @@ class Judge:
         return bool(marks & MISSING) or row in self._matching.instead or row in self._matching.letters
 
     def examine(self, fate: Fate) -> None:
-        """Examine a wanted record."""
         row = self._matching.expected.row(Origin(fate.record.partition, fate.record.offset))
         assert row is not None  # it is wanted
         marks = self._matching.expected.marks
@@ -170,7 +167,6 @@ class Judge:
 
     @property
     def lines_wanted(self) -> bool:
-        """Whether to read the lines again, because some may have replaced missing ones."""
         return bool(self._instead)
 
     def look_at(self, record: Record) -> None:
@@ -194,7 +190,6 @@ class Judge:
         return bool(surplus)
 
     def verdict(self) -> Verdict:
-        """Return the findings and counts."""
         of_suspects = list(self._of_suspects())
         changed = {each.found_at for each in of_suspects}
         strangers = [each for each in self._of_surplus() if each.found_at not in changed]

@@ -53,7 +53,6 @@ class PartitionLag:
 
     @property
     def offset(self) -> int | None:
-        """The committed offset; None if there is none or it is corrupt."""
         return None if self.committed is None or self.committed.corrupt else self.committed.offset
 
     @property
@@ -71,7 +70,6 @@ class PartitionLag:
 
     @property
     def problem(self) -> str:
-        """The problem of the partition or its offset; empty if there is none."""
         if self.watermarks is None:
             return NO_ANSWER
         if self.trouble is not None:
@@ -90,7 +88,6 @@ class PartitionLag:
         return OffsetMetadata.parse(self.committed.metadata if self.committed else "")
 
     def stored_as_json(self) -> dict[str, Any]:
-        """Return the stored offset for `--json`."""
         metadata = self.metadata
         return {
             **self.partition.as_json(),
@@ -105,7 +102,6 @@ class PartitionLag:
         }
 
     def as_json(self) -> dict[str, Any]:
-        """Return the lag for `--json`."""
         log_start, last_stable, high_watermark = self.watermarks or (None, None, None)
         return {
             **self.partition.as_json(),
@@ -193,7 +189,6 @@ def unknown(found: Sequence[PartitionLag]) -> str:
 
 
 def summed(found: Sequence[PartitionLag]) -> dict[str, Any]:
-    """Return the group's totals for `--json`, of what is known."""
     return {
         "lag": sum(each.lag or 0 for each in found),
         "max_lag": max((each.lag or 0 for each in found), default=0),

@@ -67,7 +67,6 @@ class Waiting(NamedTuple):
 
 
 def _is_number(text: str) -> bool:
-    """Return whether text is a decimal number."""
     return text.isascii() and text.isdecimal()
 
 
@@ -101,7 +100,6 @@ class Remainder:
 
     @property
     def length(self) -> int:
-        """How many offsets there are to read."""
         return max(0, self.end - self.begin)
 
     @property

@@ -51,7 +51,6 @@ class LeftOut(NamedTuple):
     offsets: int | None
 
     def as_json(self) -> dict[str, Any]:
-        """Return the part for `--json`."""
         return {"why": self.why.value, **self.partition.as_json(), "offsets": self.offsets}
 
 
@@ -74,17 +73,14 @@ class Range:
 
     @property
     def offsets(self) -> int:
-        """How many offsets are judged."""
         return sum(end - begin for begin, end in self.judged)
 
     @property
     def end(self) -> int:
-        """The offset after the last known one."""
         return self.known[-1].end if self.known else 0
 
     @property
     def read(self) -> int:
-        """How many offsets are read."""
         return sum(end - begin for begin, end in self.known)
 
     def rest(self, begin: int, end: int) -> Iterator[Span]:
@@ -153,7 +149,6 @@ def ranges(
 
 
 def _wanted(at: PartitionLag, asked: Asked) -> Span:
-    """Return the offsets between the times, up to the last stable offset."""
     assert at.watermarks is not None  # the caller has checked
     return span_between(at.watermarks, asked.begins.get(at.partition), asked.ends.get(at.partition))
 
@@ -215,23 +210,19 @@ class Routing:
 
     @classmethod
     def of(cls, tasks: TaskConfig, sources: Collection[Destination]) -> Routing:
-        """Return the routing for a configuration and the source topics."""
         by_key, compacted = tasks.sink_partitioner is Partitioner.KEY, any(each.compacted for each in sources)
         return cls(tasks.sink, tasks.dead_letters, by_key, tasks.lineage, compacted)
 
     @property
     def anywhere(self) -> bool:
-        """Whether a record's line may be in any sink partition."""
         return self.by_key or self.lineage
 
     def lines(self, source: Partition) -> list[Partition]:
-        """Return the sink partitions that may hold lines of a source partition."""
         count = self.sink.partitions
         numbers = range(count) if self.anywhere else [source.number % count]
         return [Partition(self.sink.topic, number) for number in numbers]
 
     def letters(self, source: Partition) -> list[Partition]:
-        """Return the dead-letter partitions that may hold its dead letters."""
         count = self.dead_letters.partitions
         numbers = range(count) if self.lineage else [source.number % count]
         return [Partition(self.dead_letters.topic, number) for number in numbers]
@@ -260,5 +251,4 @@ def packed(groups: Sequence[Sequence[Partition]], sizes: Mapping[Partition, int]
 
 
 def distinct(partitions: Iterable[Sequence[Partition]]) -> list[Partition]:
-    """Return each partition once, in order."""
     return sorted(set(chain.from_iterable(partitions)))

@@ -39,7 +39,6 @@ class Span(NamedTuple):
 
     @property
     def length(self) -> int:
-        """How many offsets it has."""
         return max(0, self.end - self.begin)
 
 

@@ -41,7 +41,6 @@ ONCE_ENDED = "run the same replay again when its producer has ended it"
 
 
 def group_of(group: str, into: str, begin: int, end: int) -> str:
-    """Return the group that holds a replay's positions: one for each range and target."""
     return f"{group}.replay.{into}.{begin}-{end}"
 
 
@@ -92,7 +91,6 @@ class Part:
 
     @property
     def range(self) -> OffsetRange:
-        """The range for a task."""
         committed = None if self.committed is None else self.committed.offset
         return OffsetRange(self.partition, committed, self.start, self.end, self.topic_id, self.log_start)
 
@@ -200,7 +198,6 @@ class Replay:
         return sum(positions[each.partition].offset - each.start for each in self._left if each.partition in positions)
 
     def close(self) -> None:
-        """Close the connections."""
         self._store.close()
 
 
@@ -220,7 +217,6 @@ def as_json(part: Part, receipt: Receipt | None) -> dict[str, Any]:
 
 
 def problem_of(part: Part, receipt: Receipt | None) -> str:
-    """Return why a part could not be finished; empty if nothing is known to prevent it."""
     if receipt is None or receipt.outcome is Outcome.DONE:
         return f"{part.hidden} offsets wait behind an open transaction: {ONCE_ENDED}" if part.hidden else ""
     if receipt.outcome is Outcome.FENCED:

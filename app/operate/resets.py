@@ -53,7 +53,6 @@ class Reset:
 
     @property
     def committed(self) -> CommittedOffset:
-        """What to store."""
         assert self.offset is not None  # only resets without a problem are carried out
         metadata = OffsetMetadata.restarting(self.at.committed, self.offset, self.at.topic_id)
         return CommittedOffset(self.offset, metadata)
@@ -64,7 +63,6 @@ class Reset:
         return None if self.offset is None or self.at.offset is None else self.offset - self.at.offset
 
     def as_json(self) -> dict[str, Any]:
-        """Return the reset for `--json`."""
         return {
             **self.at.partition.as_json(),
             "current_offset": self.at.offset,

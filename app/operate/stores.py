@@ -93,7 +93,6 @@ class Stores:
         return bool(moves) and not refused
 
     def list_history(self, store: str | None, most: int) -> None:
-        """List the earlier offsets of each topic."""
         past = self._with_history(store)
         for topic in sorted(self._topics()):
             self._say(topic)
@@ -122,7 +121,6 @@ class Stores:
         return self._clients.topics.source_topics(source.topics, source.topics_pattern, ())
 
     def _with_history(self, named: str | None) -> OffsetHistory:
-        """Return the named store, or the first configured one that keeps a history."""
         offsets = self._settings.offsets
         configured = [each.name for each in (offsets.store, *offsets.mirrors)]
         for name in [named] if named else configured:

@@ -30,7 +30,6 @@ class Pair:
     detail: str = ""
 
     def as_json(self) -> dict[str, Any]:
-        """Return the pair for `--json`; bytes that are not UTF-8 are escaped."""
         what = {"output": text_of(self.output)} if not self.reason else {"reason": self.reason, "detail": self.detail}
         place = self.record.partition.as_json() | {"offset": self.record.offset, "timestamp": self.record.timestamp}
         return place | {"input": text_of(self.record.value)} | what

@@ -23,7 +23,6 @@ class TransactionLog(Protocol):
 
 
 def open_transactions(config: Config, log: TransactionLog) -> list[OpenTransaction]:
-    """Return the group's open transactions, in order."""
     return log.open_transactions(round((time.time() - TIMEOUTS * config.transaction_timeout) * 1000))
 
 
