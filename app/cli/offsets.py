@@ -46,15 +46,14 @@ def show(settings: Config, *, topics: tuple[str, ...]) -> View:
     a problem.
     """
     _, found = _found(settings, topics)
-    problems = any(each.problem for each in found)
     return View(
         columns=(
             *("TOPIC", "#PARTITION", "#CURRENT-OFFSET", "#SINCE", "#IN", "#OUT", "#DEAD-LETTERS", "COMMITTED-BY"),
-            *(["PROBLEM"] if problems else []),
+            "?PROBLEM",
         ),
-        rows=[[*_row_of_commit(each), *([each.problem] if problems else [])] for each in found],
+        rows=[[*_row_of_commit(each), each.problem] for each in found],
         value={"version": 1, "group": settings.group_id, "partitions": [each.stored_as_json() for each in found]},
-        code=1 if problems else 0,
+        code=1 if any(each.problem for each in found) else 0,
     )
 
 
@@ -130,16 +129,11 @@ def _found(settings: Config, topics: tuple[str, ...]) -> tuple[Clients, list[Par
 
 def _view(group: str, planned: list[Reset], *, done: bool) -> View:
     blocked = [each for each in planned if each.offset is None]
-    notes = any(each.note for each in planned)
-    verdict = (
-        "set" if done else f"nothing was changed: {len(blocked)} cannot be set" if blocked else "nothing was changed"
-    )
+    verdict = "set" if done else "nothing was changed"
+    verdict += f": {len(blocked)} cannot be set" if blocked else ""
     return View(
-        columns=("TOPIC", "#PARTITION", "#CURRENT-OFFSET", "#NEW-OFFSET", "#CHANGE", *(["NOTE"] if notes else [])),
-        rows=[
-            [*each.at.partition, each.at.offset, each.offset, each.change, *([each.note] if notes else [])]
-            for each in planned
-        ],
+        columns=("TOPIC", "#PARTITION", "#CURRENT-OFFSET", "#NEW-OFFSET", "#CHANGE", "?NOTE"),
+        rows=[[*each.at.partition, each.at.offset, each.offset, each.change, each.note] for each in planned],
         value={"version": 1, "group": group, "done": done, "partitions": [each.as_json() for each in planned]},
         code=1 if blocked else 0,
         footer=f"group {group}: {verdict}",

@@ -33,10 +33,9 @@ class View(NamedTuple):
     What a command has found.
 
     Args:
-        columns: the table's headings; those of numbers begin with `#`.
+        columns: the table's headings; those of numbers begin with `#`, those that are shown only if not empty with `?`.
         rows: the cells; None is shown as a dash.
         value: the same as JSON.
-        code: the exit code.
         footer: a line below the table.
     """
 
@@ -103,10 +102,11 @@ def _console() -> Console:
 
 def _drawn(view: View) -> Table | Group:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in view.columns:
-        table.add_column(column.removeprefix("#"), justify="right" if column.startswith("#") else "left", no_wrap=True)
+    drawn = [n for n, name in enumerate(view.columns) if name[0] != "?" or any(row[n] for row in view.rows)]
+    for name in (view.columns[n] for n in drawn):
+        table.add_column(name.lstrip("#?"), justify="right" if name[0] == "#" else "left", no_wrap=True)
     for row in view.rows:
-        table.add_row(*map(_cell, row))
+        table.add_row(*(_cell(row[n]) for n in drawn))
     return Group(table, Text(view.footer)) if view.footer else table
 
 

@@ -23,7 +23,7 @@ from app.headers import REPLAYS, SOURCE, TOPIC_ID
 from app.model import NOBODY, CommittedOffset, Partition, TaskConfig
 from app.operate.dead_letters import DeadLetterReader, Letter, Selection
 from app.operate.ledger import Remainder, ReplayLedger, Waiting
-from app.operate.reading import Cleanse, Reader, Span, read
+from app.operate.reading import Cleanse, Reader, Span, read, whole
 from app.operate.replay import refuse_own_topics
 from app.records import Fate, OutgoingRecord, Record
 from app.topics import LEDGER, PARKING, OwnTopics
@@ -95,10 +95,7 @@ class Replays(Protocol):
         """Return where earlier replays stopped, without disturbing any."""
 
     def make_room(self, topic: str, partitions: int, settings: Mapping[str, str]) -> list[Partition]:
-        """Create a topic if it is missing; return its partitions."""
-
-    def entries(self, place: Partition) -> Iterable[Record]:
-        """Yield all committed records of a partition; none if it does not exist."""
+        """Create a topic if it is missing; return its partitions. Raises Unreachable or NotUsable."""
 
     def open(
         self, partitions: Collection[Partition], others: Collection[Partition]
@@ -114,13 +111,11 @@ class Plan:
     Args:
         limit: how many dead letters at most; None for all.
         attempts: how often one may be replayed before it is parked.
-        parking: the parking topic and its number of partitions.
     """
 
     selection: Selection
     limit: int | None
     attempts: int
-    parking: tuple[str, int]
 
 
 class DeadLetterReplay:
@@ -135,10 +130,6 @@ class DeadLetterReplay:
         self._left_at: int | None = None
         """The offset of its first dead letter left for a later replay."""
         self.tally = Tally()
-
-    @property
-    def enough(self) -> bool:
-        return self._is_enough(0)
 
     def dry_run(self, records: Iterable[Record]) -> None:
         for waiting, fate in self._fates(records):
@@ -162,7 +153,7 @@ class DeadLetterReplay:
                 if fates := self._fates(records):
                     self._commit(fates, position, writer)
                 yield len(fates), len(records)
-            if self.enough:
+            if self.is_enough():
                 return
         writer.commit([], span.end, self._metadata(span.end))
 
@@ -184,7 +175,7 @@ class DeadLetterReplay:
                 waiting.is_of(each.letter.topic_id) for each in sources[waiting.source]
             ):
                 self.tally.handled += 1
-            elif not self._plan.selection.takes(letter) or self._is_enough(len(taken)):
+            elif not self._plan.selection.takes(letter) or self.is_enough(len(taken)):
                 self.tally.not_chosen += 1
                 self._left_at = record.offset if self._left_at is None else self._left_at
             else:
@@ -192,7 +183,7 @@ class DeadLetterReplay:
                 sources[waiting.source].append(waiting)
         return taken
 
-    def _is_enough(self, more: int) -> bool:
+    def is_enough(self, more: int = 0) -> bool:
         return self._plan.limit is not None and self.tally.replayed + more >= self._plan.limit
 
     def _commit(self, fates: Sequence[tuple[Waiting, Fate]], position: int, writer: PartitionWriter) -> None:
@@ -225,15 +216,11 @@ class DeadLetterReplay:
             return (fate.to, fate.written._replace(headers=headers)), self.ledger.cleansed(waiting)
         ids = [(TOPIC_ID, topic_id.encode())] if (topic_id := waiting.letter.topic_id) else []
         headers = [*fate.written.headers, *ids, count]
-        to = self._parking_of(fate.to) if self._parks(waiting) else fate.to
+        to = Partition(PARKING.format(fate.to.topic), fate.to.number) if self._parks(waiting) else fate.to
         return (to, fate.written._replace(headers=headers)), self.ledger.failed(waiting)
 
     def _parks(self, waiting: Waiting) -> bool:
         return waiting.replays + 1 >= self._plan.attempts
-
-    def _parking_of(self, dead_letter: Partition) -> Partition:
-        topic, partitions = self._plan.parking
-        return Partition(topic, dead_letter.number % partitions)
 
     def _count(self, waiting: Waiting, fate: Fate) -> None:
         self.tally.then[waiting.letter.reason] += 1
@@ -275,7 +262,7 @@ class Session:
     def __init__(
         self,
         tasks: TaskConfig,
-        plan: tuple[Selection, int | None, int],
+        plan: Plan,
         cleanse: Cleanse,
         *,
         clients: Clients,
@@ -283,16 +270,15 @@ class Session:
         reader: Reader,
     ) -> None:
         topic = tasks.dead_letters
-        selection, limit, attempts = plan
-        parking = PARKING.format(topic.topic), topic.partitions
         ledger = ReplayLedger(LEDGER.format(topic.topic), tasks.sink.topic)
-        self.replay = DeadLetterReplay(Plan(selection, limit, attempts, parking), ledger, cleanse)
+        self.replay = DeadLetterReplay(plan, ledger, cleanse)
         self._tasks = tasks
         self._kafka = kafka
         self._reader = reader
         letters = DeadLetterReader(topic.topic, clients.destinations, reader)
+        self._topics = clients.destinations
         self._watermarks = letters.watermarks()
-        self._wanted = letters.spans(self._watermarks, selection)
+        self._wanted = letters.spans(self._watermarks, plan.selection)
 
     @property
     def length(self) -> int:
@@ -309,7 +295,7 @@ class Session:
             for records in self._batches(span):
                 self.replay.dry_run(records)
                 advance(len(records))
-                if self.replay.enough:
+                if self.replay.is_enough():
                     return
 
     def carry_out(self, pace: Pace, advance: Callable[[int], object]) -> None:
@@ -324,7 +310,7 @@ class Session:
             for partition, writer, committed in writers:
                 span = self._span(partition, committed)
                 advance(span.begin - self._wanted[partition].begin)
-                if span.length and not self.replay.enough:
+                if span.length and not self.replay.is_enough():
                     for replayed, done in self.replay.run(span, steps(self._batches(span), pace.step(STEP)), writer):
                         advance(done)
                         pace.wait(replayed)
@@ -339,8 +325,12 @@ class Session:
         yield from self._kafka.make_room(PARKING.format(topic.topic), topic.partitions, {"retention.ms": "-1"})
 
     def _read_ledger(self) -> None:
-        for record in self._kafka.entries(self.replay.ledger.place):
-            self.replay.ledger.read(record)
+        ledger, place = self.replay.ledger, self.replay.ledger.place
+        if self._topics.source_topics([place.topic], None, [place.topic]):  # a dry run does not create it
+            marks = whole([place], self._topics.watermarks([place]))[place]
+            for records in read(self._reader, {place: Span(marks.log_start, marks.last_stable)}):
+                for record in records:
+                    ledger.read(record)
 
     def _batches(self, span: Remainder) -> Iterator[list[Record]]:
         return read(self._reader, {span.partition: Span(span.begin, span.end)})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -206,8 +207,7 @@ def place_of(text: str) -> tuple[int, int]:
     Raises:
         ValueError: the text has another form.
     """
-    number, _, offset = text.partition("@")
-    if not (number.isascii() and number.isdecimal() and offset.isascii() and offset.isdecimal()):
+    if (place := re.fullmatch(r"(\d+)@(\d+)", text, re.ASCII)) is None:
         msg = f"{text!r} is not a place: write partition@offset, as winnow dlq ls shows it"
         raise ValueError(msg)
-    return int(number), int(offset)
+    return int(place[1]), int(place[2])

@@ -66,10 +66,6 @@ class Waiting(NamedTuple):
         )
 
 
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdecimal()
-
-
 @dataclass(frozen=True, slots=True)
 class Remainder:
     """
@@ -94,7 +90,7 @@ class Remainder:
         partition, wanted, watermarks = at
         version, *words = (committed.metadata if committed else "").split() or [""]
         known = dict(word.partition("=")[::2] for word in words) if version == VERSION else {}
-        settled = {topic: int(text) for topic, text in known.items() if _is_number(text)}
+        settled = {topic: at for topic, text in known.items() if (at := whole_number(text)) is not None}
         settled[destination] = max(watermarks.log_start, settled.get(destination, 0))
         return cls(partition, destination, settled, max(wanted, settled[destination]), watermarks.last_stable)
 
@@ -134,11 +130,11 @@ class ReplayLedger:
         """Read a record of the ledger's topic; up to 0.2 keys have no topic id and values end with a timestamp."""
         which, _, destination = (record.key or b"").decode(errors="replace").partition(">")
         source, _, topic_id = which.partition("#")
-        replays = (record.value or b"").decode(errors="replace").partition(" ")[0]
-        if not _is_number(replays):
+        replays = whole_number((record.value or b"").decode(errors="replace").partition(" ")[0])
+        if replays is None:
             return
         if not destination:
-            self._replays[source][topic_id] = int(replays)
+            self._replays[source][topic_id] = replays
         elif destination == self._destination:
             self._cleansed[source].add(topic_id)
 

@@ -76,7 +76,7 @@ class Writer:
 def replay(
     ledger: ReplayLedger | None = None, limit: int | None = None, selection: Selection | None = None, attempts: int = 3
 ) -> DeadLetterReplay:
-    plan = Plan(selection or Selection(), limit, attempts, ("dead.parked", 1))
+    plan = Plan(selection or Selection(), limit, attempts)
     return DeadLetterReplay(plan, ledger or ReplayLedger(LEDGER, "clean"), Cleanse())
 
 
@@ -241,7 +241,7 @@ class TestReplay:
 
         writer = run(one, letter(1), letter(2), letter(3))
 
-        assert (2, 1, True) == (one.tally.cleansed, one.tally.not_chosen, one.enough)
+        assert (2, 1, True) == (one.tally.cleansed, one.tally.not_chosen, one.is_enough())
         assert (4, "winnow-replay/1 clean=3") == writer.commits[-1][1:]
 
     def test_a_dry_run_counts(self) -> None:
