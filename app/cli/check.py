@@ -41,15 +41,7 @@ def check(file: Path | None, assignments: tuple[str, ...], connect: bool, as_jso
 
 @dataclass(slots=True)
 class Report:
-    """
-    The findings so far.
-
-    Args:
-        loaded: the configuration; None if it cannot be read.
-        problems: what is wrong with it.
-        clients: which backend moves the records, and why.
-        findings: further findings, each with its state.
-    """
+    """The findings so far; `clients` says which backend moves the records, and why."""
 
     loaded: config.Loaded | None = None
     problems: tuple[str, ...] = ()

@@ -42,29 +42,19 @@ class Readers(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """
-    What to read of sink or dead-letter partitions.
-
-    Args:
-        begins: the first offset of each.
-        middles: the first offset with a timestamp no earlier than the range's records.
-        ends: the offsets to stop before.
-    """
+    """What to read of sink or dead-letter partitions."""
 
     begins: Mapping[Partition, int]
     middles: Mapping[Partition, int]
+    """The first offset of each with a timestamp no earlier than the range's records."""
     ends: Mapping[Partition, int]
 
 
 class Auditor:
     """
-    Compares source partitions with their output.
+    Compares source partitions with their output; see `Scope`.
 
-    Args:
-        cleanse: computes the expected outcomes.
-        ends: the ends of the output partitions that have a leader.
-        times: every line with a timestamp between these must have a record; None in a sample.
-        advance: called with the number of judged records of each batch.
+    `ends` has the output partitions with a leader. `advance` receives the number of judged records of each batch.
     """
 
     def __init__(
@@ -222,9 +212,6 @@ class Scope(NamedTuple):
     Args:
         tasks: the service's, with any timestamp allowed: a topic may have taken then what it would refuse now.
         sources: all source partitions.
-        judged: what is judged of them.
-        left_out: what cannot be.
-        ends: the ends of the partitions of sink and dead letters.
         times: every line with a timestamp between these must have a record; None in a sample.
     """
 
@@ -277,12 +264,7 @@ class Scope(NamedTuple):
         return sum(each.offsets for each in self.judged.values())
 
     def audit(self, cleanse: Cleanse, readers: Readers, advance: Callable[[int], object]) -> list[Verdict]:
-        """
-        Compare the source with the output; `advance` receives the number of records read.
-
-        Raises:
-            ConfigError: more records must be compared together than fit into memory.
-        """
+        """Compare the source with the output. Raises ConfigError if that takes too much memory; see `Auditor`."""
         auditor = Auditor(cleanse, readers, self.routing, self.ends, self.times, advance=advance)
         return [
             auditor.compare(sources, {each: self.judged[each] for each in sources if each in self.judged})

@@ -139,12 +139,7 @@ class DeadLetterReplay:
     def run(
         self, span: Remainder, batches: Iterable[Sequence[Record]], writer: PartitionWriter
     ) -> Iterator[tuple[int, int]]:
-        """
-        Replay a partition; yield the numbers replayed and read after each batch.
-
-        Raises:
-            NotUsable, Unreachable: the replay cannot continue; committed work counts.
-        """
+        """Replay a partition; yield the numbers replayed and read after each batch."""
         self._span, self._left_at = span, span.first_left
         writer.commit([], span.begin, self._metadata(span.begin))  # positions only grow
         for records in batches:
@@ -250,14 +245,7 @@ def replaying(settings: Config, clients: Clients, into: str | None) -> TaskConfi
 
 
 class Session:
-    """
-    A replay of the chosen dead letters, with the clients that it needs.
-
-    Args:
-        tasks: as `replaying` returns them.
-        kafka: reads and writes for the replays' group.
-        reader: reads the dead letters.
-    """
+    """A replay of the chosen dead letters, with the clients that it needs; `tasks` are those of `replaying`."""
 
     def __init__(
         self,

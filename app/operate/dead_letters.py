@@ -84,10 +84,6 @@ class Selection:
     until: int | None = None
     reasons: Collection[str] = ()
 
-    @property
-    def takes_all(self) -> bool:
-        return self == Selection()
-
     def of(self, records: Iterable[Record]) -> Iterator[Letter]:
         return filter(self.takes, map(Letter.of, records))
 
@@ -146,7 +142,7 @@ class DeadLetterReader:
 
     def newest(self, selection: Selection, limit: int) -> list[Letter]:
         """Return the newest of the selected dead letters, oldest first."""
-        if not selection.takes_all:
+        if selection != Selection():
             return newest(self.chosen(selection), limit)
         marks = self.watermarks()
 

@@ -32,18 +32,13 @@ class Defect(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """
-    Something that is wrong.
-
-    Args:
-        origin: the source record; None if no record explains what was found.
-        found_at: the place in the sink or the dead letters; empty if nothing was found.
-        detail: what was expected, and what was found.
-    """
+    """Something that is wrong."""
 
     kind: Defect
     origin: Origin | None
+    """The source record; None if no record explains what was found."""
     found_at: str
+    """The place in the sink or the dead letters; empty if nothing was found."""
     detail: str
 
     def as_json(self) -> dict[str, Any]:

@@ -20,18 +20,13 @@ from app.records import Fate, Record
 
 
 class Log(NamedTuple):
-    """
-    A partition of the sink or of the dead letters.
-
-    Args:
-        begin: its first offset after it was read.
-        stable: whether everything in it when the audit began was committed or aborted.
-        older: whether it holds a record older than the range.
-    """
+    """A partition of the sink or of the dead letters; see `End`."""
 
     begin: int
+    """Its first offset after it was read."""
     stable: bool
     older: bool
+    """Whether it holds a record older than the range."""
 
 
 class Verdict(NamedTuple):
@@ -39,9 +34,7 @@ class Verdict(NamedTuple):
     The result for some source partitions.
 
     Args:
-        judged: how many records were judged.
         known_by_text: how many lines were matched by text alone, for lack of a header or their record's timestamp.
-        findings: what is wrong, in source order.
         not_judged: how many records and lines could not be judged, by reason.
     """
 

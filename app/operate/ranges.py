@@ -56,16 +56,11 @@ class LeftOut(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """
-    Offsets of one source partition, in ascending spans that do not overlap.
-
-    Args:
-        judged: the spans to judge.
-        known: the spans to read for that, which extend further on each side.
-    """
+    """Offsets of one source partition, in ascending spans that do not overlap."""
 
     judged: Sequence[Span]
     known: Sequence[Span]
+    """What to read for that, which extends further on each side."""
 
     def __contains__(self, offset: int) -> bool:
         place = bisect_right(self.judged, (offset, math.inf)) - 1
@@ -121,10 +116,7 @@ def ranges(
     """
     Return the range to judge of each source partition, and what must be left out.
 
-    Args:
-        found: the committed offsets, which show what the service has done.
-        later: the same, read after the ends of the sink.
-        asked: the times to audit.
+    `found` has the committed offsets, which show what is done; `later` the same, read after the ends of the sink.
     """
     judged: dict[Partition, Range] = {}
     left_out: list[LeftOut] = []
@@ -134,10 +126,10 @@ def ranges(
         if at.watermarks is None or unanswered:
             left_out.append(LeftOut(Why.NO_LEADER, at.partition, None))
             continue
-        wanted = _wanted(at, asked)
+        wanted = span_between(at.watermarks, asked.begins.get(at.partition), asked.ends.get(at.partition))
         if at.offset is None:
             if wanted.begin < wanted.end or nowhere:
-                left_out.append(LeftOut(Why.NO_OFFSET, at.partition, max(0, wanted.end - wanted.begin)))
+                left_out.append(LeftOut(Why.NO_OFFSET, at.partition, wanted.length))
             continue
         done, leaves = _done(at, wanted, asked)
         left_out += leaves
@@ -146,11 +138,6 @@ def ranges(
         known = Span(max(at.watermarks.log_start, done.begin - MARGIN), max(done.end, known_to))
         judged[at.partition] = Range([done], [known])
     return judged, left_out
-
-
-def _wanted(at: PartitionLag, asked: Asked) -> Span:
-    assert at.watermarks is not None  # the caller has checked
-    return span_between(at.watermarks, asked.begins.get(at.partition), asked.ends.get(at.partition))
 
 
 def _done(at: PartitionLag, wanted: Span, asked: Asked) -> tuple[Span, list[LeftOut]]:

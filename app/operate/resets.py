@@ -79,9 +79,7 @@ def resets(found: Collection[PartitionLag], target: Target, clients: Clients) ->
     Raises:
         Unreachable, NotUsable: Kafka does not answer, or rejects the request.
     """
-    if target.goal is not Goal.TIME:
-        return [_reset(at, target, {}) for at in found]
-    asked = [at.partition for at in found if at.watermarks is not None]
+    asked = [at.partition for at in found if target.goal is Goal.TIME and at.watermarks is not None]
     starts = clients.topics.offsets_at(asked, target.value) if asked else {}
     return [_reset(at, target, starts) for at in found]
 

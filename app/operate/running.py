@@ -72,12 +72,7 @@ class StoppedService:
         self, target: OffsetStore, partitions: Collection[Partition], *others: OffsetStore
     ) -> Iterator[dict[Partition, CommittedOffset]]:
         """
-        Let the caller change offsets of these partitions, and note them, between two checks for a running service.
-
-        Args:
-            target: the store to write to.
-            partitions: those that may change.
-            others: further stores where the service may keep its offsets.
+        Let the caller change the target's offsets, and note them, between two checks for a running service.
 
         Raises:
             ServiceRuns: an offset was committed before, or overwritten afterwards.

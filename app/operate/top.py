@@ -24,20 +24,15 @@ class LagSample(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """
-    A partition between two samples; rates are per second, and None before the second one.
-
-    Args:
-        dead: dead letters among the records.
-        closing: offsets by which the lag shrinks; negative if it grows.
-        share: the percentage of dead letters since its counts began.
-    """
+    """A partition between two samples; rates are per second, and None before the second one."""
 
     at: PartitionLag
     records: float | None
     dead: float | None
     closing: float | None
+    """Offsets by which the lag shrinks; negative if it grows."""
     share: float | None
+    """The percentage of dead letters since its counts began."""
 
     @property
     def seconds_to_close(self) -> float | None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
 
 from app.config import Config
 from app.driver.clients import Clients
@@ -15,15 +14,9 @@ from app.operate.running import StoppedService
 TIMEOUTS = 2
 
 
-class TransactionLog(Protocol):
-    """Finds open transactions; see `app.kafka.transaction_log`."""
-
-    def open_transactions(self, since: int) -> list[OpenTransaction]:
-        """Return the open transactions that began after a time in milliseconds since the epoch, in order."""
-
-
-def open_transactions(config: Config, log: TransactionLog) -> list[OpenTransaction]:
-    return log.open_transactions(round((time.time() - TIMEOUTS * config.transaction_timeout) * 1000))
+def open_transactions(config: Config, since: Callable[[int], list[OpenTransaction]]) -> list[OpenTransaction]:
+    """Return the open transactions, in order; `since` finds those that began after a time in milliseconds."""
+    return since(round((time.time() - TIMEOUTS * config.transaction_timeout) * 1000))
 
 
 def abort(found: Sequence[OpenTransaction], config: Config, clients: Clients) -> None:
