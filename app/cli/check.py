@@ -74,7 +74,7 @@ def _check(report: Report, loaded: config.Loaded, *, connect: bool) -> int:
     check_clients(loaded)
     failed = samples.failed(settings.parser.samples, partial(parse, parser_of(settings.parser)))
     for each in failed:
-        report.say("fails", str(each))
+        report.say("fails", each)
     code = 0
     if connect:
         from app.driver.check import connected

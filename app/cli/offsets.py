@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from functools import partial
 from typing import Any
 
@@ -15,7 +14,7 @@ from app.driver.clients import Clients
 from app.errors import built
 from app.model import NOBODY
 from app.operate.lag import PartitionLag, offsets_of
-from app.operate.resets import Goal, Reset, Target, carry_out, chosen, refuse_local, resets, seconds_of
+from app.operate.resets import Goal, Reset, Target, ago, carry_out, chosen, refuse_local, resets
 from app.operate.stores import Stores
 from app.times import milliseconds_of
 
@@ -110,8 +109,7 @@ def _target(goals: dict[str, Any]) -> Target:
         raise click.UsageError(f"give exactly one of {options}")
     ((name, value),) = given.items()
     if name == BY_DURATION:
-        seconds = built(f"--{name}", lambda: seconds_of(value))
-        return Target(Goal.TIME, max(0, round((time.time() - seconds) * 1000)))
+        return Target(Goal.TIME, built(f"--{name}", lambda: ago(value)))
     if name == Goal.TIME:
         return Target(Goal.TIME, built(f"--{name}", lambda: milliseconds_of(value)))
     return Target(Goal(name), 0 if value is True else value)

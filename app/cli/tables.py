@@ -7,7 +7,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import click
 from rich.console import Console, Group
@@ -57,34 +57,26 @@ def show(view: View, *, as_json: bool) -> int:
 def watch(look: Callable[[], View], *, as_json: bool) -> int:
     """Refresh a view every WATCH_SECONDS until Ctrl-C: in place on a terminal, otherwise below the last one."""
     console = _console()
+    screen = Live(console=console, auto_refresh=False, screen=True) if console.is_terminal and not as_json else None
+    with contextlib.suppress(KeyboardInterrupt), screen or contextlib.nullcontext():
+        while True:
+            _show_again(look, screen, as_json=as_json)
+            time.sleep(WATCH_SECONDS)
+    return 0
+
+
+def _show_again(look: Callable[[], View], screen: Live | None, *, as_json: bool) -> None:
+    """Show a view, or the error while Kafka is unreachable, so that watching continues."""
     try:
-        if console.is_terminal and not as_json:
-            with Live(console=console, auto_refresh=False, screen=True) as live:
-                _again(lambda: live.update(_looked(look), refresh=True))
-        _again(lambda: _show_again(look, as_json=as_json))
-    except KeyboardInterrupt:
-        return 0
-
-
-def _again(act: Callable[[], object]) -> NoReturn:
-    while True:
-        act()
-        time.sleep(WATCH_SECONDS)
-
-
-def _looked(look: Callable[[], View]) -> Table | Group | Text:
-    """Return a view as a table, or the error while Kafka is unreachable, so that watching continues."""
-    try:
-        return _drawn(look())
+        if screen:
+            screen.update(_drawn(look()), refresh=True)
+        else:
+            show(look(), as_json=as_json)
     except Unreachable as error:
-        return Text(str(error), style="red")
-
-
-def _show_again(look: Callable[[], View], *, as_json: bool) -> None:
-    try:
-        show(look(), as_json=as_json)
-    except Unreachable as error:
-        click.echo(f"winnow: {error}", err=True)
+        if screen:
+            screen.update(Text(str(error), style="red"), refresh=True)
+        else:
+            click.echo(f"winnow: {error}", err=True)
 
 
 @contextlib.contextmanager

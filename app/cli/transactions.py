@@ -12,7 +12,7 @@ from app.cli.tables import View
 from app.config import Config
 from app.facts import OpenTransaction
 from app.model import transactional_id
-from app.operate import transactions as use_case
+from app.operate import running
 from app.times import time_of
 
 
@@ -28,7 +28,7 @@ def ls(settings: Config) -> View:
     """List the open transactions and their age. A running service has one for each partition with records."""
     from app.start import transaction_log
 
-    return _view(settings, use_case.open_transactions(settings, transaction_log(settings).open_transactions))
+    return _view(settings, running.open_transactions(settings, transaction_log(settings).open_transactions))
 
 
 @transactions.command()
@@ -43,9 +43,9 @@ def abort(settings: Config, *, dry_run: bool) -> View:
     """
     from app.start import clients, transaction_log
 
-    found = use_case.open_transactions(settings, transaction_log(settings).open_transactions)
+    found = running.open_transactions(settings, transaction_log(settings).open_transactions)
     if found and not dry_run:
-        use_case.abort(found, settings, clients(settings))
+        running.abort(found, settings, clients(settings))
     return _view(settings, found, aborted=not dry_run)
 
 

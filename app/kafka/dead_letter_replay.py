@@ -87,14 +87,6 @@ class ReplayWriter:
         return committed
 
     def commit(self, records: Sequence[tuple[Partition, OutgoingRecord]], position: int, metadata: str) -> None:
-        """
-        Write records and the position behind them in one transaction.
-
-        Raises:
-            Refused: Kafka refuses one of the records; nothing is written, and the writer remains usable.
-            NotUsable: another replay has taken over.
-            Unreachable: it is unknown whether they were written.
-        """
         with self._explained():
             try:
                 if records:

@@ -57,8 +57,7 @@ class Tally:
         return self.cleansed + self.failed
 
     def rows(self) -> list[tuple[str, int, int]]:
-        reasons = [reason for reason, _ in self.then.most_common()]
-        reasons += [reason for reason, _ in self.now.most_common() if reason not in self.then]
+        reasons = dict.fromkeys(reason for counts in (self.then, self.now) for reason, _ in counts.most_common())
         return [(reason, self.then[reason], self.now[reason]) for reason in reasons]
 
     def as_json(self) -> dict[str, Any]:
@@ -84,7 +83,8 @@ class PartitionWriter(Protocol):
 
         Raises:
             Refused: Kafka rejects a record; nothing is written, and the writer stays usable.
-            Fenced, Transient: nothing more can be written.
+            NotUsable: another replay has taken over.
+            Unreachable: it is unknown whether they were written.
         """
 
 
@@ -157,7 +157,7 @@ class DeadLetterReplay:
 
     def _fates(self, records: Iterable[Record]) -> list[tuple[Waiting, Fate]]:
         taken = self._taken(records)
-        return list(zip(taken, self._cleanse.of([each.record for each in taken]), strict=True)) if taken else []
+        return list(zip(taken, self._cleanse.of([each.record for each in taken]), strict=True))
 
     def _taken(self, records: Iterable[Record]) -> list[Waiting]:
         taken: list[Waiting] = []
@@ -167,7 +167,7 @@ class DeadLetterReplay:
             if waiting is None:
                 self.tally.not_replayable += 1
             elif self.ledger.holds(waiting) or any(
-                waiting.is_of(each.letter.topic_id) for each in sources[waiting.source]
+                waiting.is_of(each.letter.topic_id) for each in sources[waiting.letter.origin]
             ):
                 self.tally.handled += 1
             elif not self._plan.selection.takes(letter) or self.is_enough(len(taken)):
@@ -175,7 +175,7 @@ class DeadLetterReplay:
                 self._left_at = record.offset if self._left_at is None else self._left_at
             else:
                 taken.append(waiting)
-                sources[waiting.source].append(waiting)
+                sources[waiting.letter.origin].append(waiting)
         return taken
 
     def is_enough(self, more: int = 0) -> bool:
@@ -199,7 +199,7 @@ class DeadLetterReplay:
 
     def _refused(self, waiting: Waiting, fate: Fate, cause: str) -> tuple[Waiting, Fate]:
         if fate.reason:
-            msg = f"Kafka no longer accepts the dead letter {waiting.letter.place} of {waiting.source}: {cause}"
+            msg = f"Kafka no longer accepts the dead letter {waiting.letter.place} of {waiting.letter.origin}: {cause}"
             raise NotUsable(msg, f"fix the limits of {fate.to.topic} and of the parking topic")
         return waiting, self._cleanse.refused(waiting.record, cause)
 
@@ -207,7 +207,7 @@ class DeadLetterReplay:
         count = REPLAYS, b"%d" % (waiting.replays + 1)
         if not fate.reason:
             kept = [each for each in fate.written.headers if each[0] != SOURCE]
-            headers = [*kept, (SOURCE, waiting.source.encode()), count]
+            headers = [*kept, (SOURCE, waiting.letter.origin.encode()), count]
             return (fate.to, fate.written._replace(headers=headers)), self.ledger.cleansed(waiting)
         ids = [(TOPIC_ID, topic_id.encode())] if (topic_id := waiting.letter.topic_id) else []
         headers = [*fate.written.headers, *ids, count]
@@ -248,14 +248,7 @@ class Session:
     """A replay of the chosen dead letters, with the clients that it needs; `tasks` are those of `replaying`."""
 
     def __init__(
-        self,
-        tasks: TaskConfig,
-        plan: Plan,
-        cleanse: Cleanse,
-        *,
-        clients: Clients,
-        kafka: Replays,
-        reader: Reader,
+        self, tasks: TaskConfig, plan: Plan, cleanse: Cleanse, *, clients: Clients, kafka: Replays, reader: Reader
     ) -> None:
         topic = tasks.dead_letters
         ledger = ReplayLedger(LEDGER.format(topic.topic), tasks.sink.topic)
@@ -287,12 +280,7 @@ class Session:
                     return
 
     def carry_out(self, pace: Pace, advance: Callable[[int], object]) -> None:
-        """
-        Replay; call `advance` with the number of offsets done.
-
-        Raises:
-            NotUsable, Unreachable: the replay cannot continue; committed work counts.
-        """
+        """Replay; call `advance` with the number of offsets done. After an error, committed work counts."""
         with self._kafka.open([*self._watermarks], [*self._watermarks, *self._make_room()]) as writers:
             self._read_ledger()  # only now: the fence has ended all other writers
             for partition, writer, committed in writers:

@@ -68,12 +68,9 @@ class Letter:
         }
 
     def with_content(self) -> dict[str, Any]:
-        headers = [[name, text_of(value)] for name, value in self.record.headers]
-        return self.as_json() | {
-            "key": text_of(self.record.key),
-            "value": text_of(self.record.value),
-            "headers": headers,
-        }
+        key, value = text_of(self.record.key), text_of(self.record.value)
+        headers = [[name, text_of(each)] for name, each in self.record.headers]
+        return self.as_json() | {"key": key, "value": value, "headers": headers}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +81,6 @@ class Selection:
     until: int | None = None
     reasons: Collection[str] = ()
 
-    def of(self, records: Iterable[Record]) -> Iterator[Letter]:
-        return filter(self.takes, map(Letter.of, records))
-
     def takes(self, letter: Letter) -> bool:
         early = self.since is not None and letter.record.timestamp < self.since
         late = self.until is not None and letter.record.timestamp >= self.until
@@ -94,18 +88,17 @@ class Selection:
 
 
 def last_written(
-    watermarks: Mapping[Partition, Watermarks], limit: int, read: Callable[[dict[Partition, int]], Iterable[Letter]]
+    watermarks: Mapping[Partition, Watermarks], limit: int, read: Callable[[dict[Partition, Span]], Iterable[Letter]]
 ) -> list[Letter]:
     """
     Return the newest dead letters without reading the whole topic.
 
-    Control records and aborted ones take offsets, so how far back to read is found by trial. `read` reads from these
-    offsets to the ends.
+    Control records and aborted ones take offsets, so how far back to read is found by trial.
     """
     reach = 2 * limit
     while True:
         starts = {each: max(marks.log_start, marks.last_stable - reach) for each, marks in watermarks.items()}
-        found = list(read(starts))
+        found = list(read({each: Span(starts[each], marks.last_stable) for each, marks in watermarks.items()}))
         counts = Counter(letter.record.partition for letter in found)
         if all(counts[each] >= limit or starts[each] == marks.log_start for each, marks in watermarks.items()):
             return newest(found, limit)
@@ -138,34 +131,29 @@ class DeadLetterReader:
         return {each: span_between(of, begins[each], None) for each, of in marks.items()}
 
     def chosen(self, selection: Selection) -> Iterator[Letter]:
-        return selection.of(self._between(self.spans(self.watermarks(), selection)))
+        return filter(selection.takes, self._between(self.spans(self.watermarks(), selection)))
 
     def newest(self, selection: Selection, limit: int) -> list[Letter]:
         """Return the newest of the selected dead letters, oldest first."""
-        if selection != Selection():
-            return newest(self.chosen(selection), limit)
-        marks = self.watermarks()
-
-        def read_from(starts: Mapping[Partition, int]) -> Iterator[Letter]:
-            return map(Letter.of, self._between({each: Span(starts[each], marks[each].last_stable) for each in starts}))
-
-        return last_written(marks, limit, read_from)
+        if selection == Selection():
+            return last_written(self.watermarks(), limit, self._between)
+        return newest(self.chosen(selection), limit)
 
     def at(self, number: int, offset: int) -> Letter | None:
         partition = Partition(self._topic, number)
         marks = self.watermarks(only=partition).get(partition)
         if marks is None or not marks.log_start <= offset < marks.last_stable:
             return None
-        records = self._between({partition: Span(offset, offset + 1)})
-        return next((Letter.of(each) for each in records if each.offset == offset), None)
+        found = self._between({partition: Span(offset, offset + 1)})
+        return next((each for each in found if each.record.offset == offset), None)
 
     def watermarks(self, only: Partition | None = None) -> Mapping[Partition, Watermarks]:
         known = self._topics.source_topics([self._topic], None, ())[self._topic]
         partitions = [each for each in partitions_of([known]) if only in (None, each)]
         return whole(partitions, self._topics.watermarks(partitions))
 
-    def _between(self, spans: Mapping[Partition, Span]) -> Iterator[Record]:
-        return chain.from_iterable(read(self._reader, spans))
+    def _between(self, spans: Mapping[Partition, Span]) -> Iterator[Letter]:
+        return map(Letter.of, chain.from_iterable(read(self._reader, spans)))
 
 
 @dataclass(slots=True)
@@ -197,12 +185,7 @@ class Statistics:
 
 
 def place_of(text: str) -> tuple[int, int]:
-    """
-    Parse `partition@offset`.
-
-    Raises:
-        ValueError: the text has another form.
-    """
+    """Parse `partition@offset`; raise ValueError if the text has another form."""
     if (place := re.fullmatch(r"(\d+)@(\d+)", text, re.ASCII)) is None:
         msg = f"{text!r} is not a place: write partition@offset, as winnow dlq ls shows it"
         raise ValueError(msg)

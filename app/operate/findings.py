@@ -53,10 +53,6 @@ class Finding:
         }
 
 
-def in_order(findings: Iterable[Finding]) -> list[Finding]:
-    return sorted(findings, key=lambda each: (each.origin is None, each.origin or (), each.kind, each.found_at))
-
-
 def counted(findings: Iterable[Finding]) -> dict[str, int]:
     counts = Counter(each.kind for each in findings)
     return {kind.value.replace(" ", "_"): counts[kind] for kind in Defect}

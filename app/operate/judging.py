@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from app.model import Partition
 from app.operate.expected import JUDGED, LETTER, LINE, MISSING, REJECT, REPLAYED, Origin
-from app.operate.findings import Defect, Finding, again, in_order, missing, other_letter, other_line, shown, str_of
+from app.operate.findings import Defect, Finding, again, missing, other_letter, other_line, shown, str_of
 from app.operate.matching import ELSEWHERE, Matching
 from app.operate.ranges import Why
 from app.operate.reading import Span
@@ -186,7 +186,8 @@ class Judge:
         of_suspects = list(self._of_suspects())
         changed = {each.found_at for each in of_suspects}
         strangers = [each for each in self._of_surplus() if each.found_at not in changed]
-        found = in_order([*self._matching.findings, *of_suspects, *strangers, *self._of_orphans()])
+        found = [*self._matching.findings, *of_suspects, *strangers, *self._of_orphans()]
+        found.sort(key=lambda each: (each.origin is None, each.origin or (), each.kind, each.found_at))
         judged = self._matching.judged - self._left_out
         return Verdict(judged, self._matching.known_by_text, found, self._not_judged)
 

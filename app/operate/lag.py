@@ -144,12 +144,7 @@ def offsets_of(config: Config, clients: Clients) -> list[PartitionLag]:
 
 
 def measure(config: Config, clients: Clients, first_records: FirstRecords, now: float) -> list[PartitionLag]:
-    """
-    Return how far the group is behind in every source partition, in order; `now` is in seconds since the epoch.
-
-    Raises:
-        Unreachable, NotUsable: Kafka or the offset store does not answer, or rejects the request.
-    """
+    """Return the lag of every source partition, in order; `now` is in seconds since the epoch."""
     found = offsets_of(config, clients)
     undeliverable = _undeliverable(config, clients, [each.partition for each in found])
     found = [replace(each, trouble=each.trouble or undeliverable.get(each.partition)) for each in found]

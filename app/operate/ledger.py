@@ -36,11 +36,6 @@ class Waiting(NamedTuple):
     record: Record
     replays: int
 
-    @property
-    def source(self) -> str:
-        """The source record, as `topic-partition@offset`."""
-        return self.letter.origin
-
     def is_of(self, topic_id: str) -> bool:
         """Whether its record was in the topic with this id; an unknown id matches any."""
         return topic_id in ("", self.letter.topic_id) or not self.letter.topic_id
@@ -52,18 +47,10 @@ class Waiting(NamedTuple):
         origin, own = origin_of(stands.headers), ours(stands.headers)
         if origin is None or _CUT.search(letter.detail):
             return None
-        stamp = whole_number(own.get(f"{ERRORS}timestamp", ""))
-        return cls(
-            letter,
-            Record(
-                *origin,
-                stands.timestamp if stamp is None else stamp,
-                stands.key,
-                stands.value,
-                theirs(stands.headers),
-            ),
-            whole_number(own.get(REPLAYS, "")) or 0,
-        )
+        moved = whole_number(own.get(f"{ERRORS}timestamp", ""))
+        timestamp = stands.timestamp if moved is None else moved
+        record = Record(*origin, timestamp, stands.key, stands.value, theirs(stands.headers))
+        return cls(letter, record, whole_number(own.get(REPLAYS, "")) or 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +77,7 @@ class Remainder:
         partition, wanted, watermarks = at
         version, *words = (committed.metadata if committed else "").split() or [""]
         known = dict(word.partition("=")[::2] for word in words) if version == VERSION else {}
-        settled = {topic: at for topic, text in known.items() if (at := whole_number(text)) is not None}
+        settled = {topic: offset for topic, text in known.items() if (offset := whole_number(text)) is not None}
         settled[destination] = max(watermarks.log_start, settled.get(destination, 0))
         return cls(partition, destination, settled, max(wanted, settled[destination]), watermarks.last_stable)
 
@@ -140,21 +127,21 @@ class ReplayLedger:
 
     def holds(self, waiting: Waiting) -> bool:
         """Whether an earlier replay handled this dead letter or wrote its line."""
-        handled = (replays for each, replays in self._replays[waiting.source].items() if waiting.is_of(each))
-        is_cleansed = any(waiting.is_of(each) for each in self._cleansed[waiting.source])
+        handled = (replays for each, replays in self._replays[waiting.letter.origin].items() if waiting.is_of(each))
+        is_cleansed = any(waiting.is_of(each) for each in self._cleansed[waiting.letter.origin])
         return is_cleansed or max(handled, default=-1) >= waiting.replays
 
     def failed(self, waiting: Waiting) -> tuple[Partition, OutgoingRecord]:
         """Note that a dead letter failed again; return the ledger record to write."""
-        self._replays[waiting.source][waiting.letter.topic_id] = waiting.replays
+        self._replays[waiting.letter.origin][waiting.letter.topic_id] = waiting.replays
         return self._entry(waiting, "")
 
     def cleansed(self, waiting: Waiting) -> tuple[Partition, OutgoingRecord]:
         """Note that a dead letter's line is written; return the ledger record to write."""
-        self._cleansed[waiting.source].add(waiting.letter.topic_id)
+        self._cleansed[waiting.letter.origin].add(waiting.letter.topic_id)
         return self._entry(waiting, f">{self._destination}")
 
     def _entry(self, waiting: Waiting, destination: str) -> tuple[Partition, OutgoingRecord]:
         topic_id = f"#{waiting.letter.topic_id}" if waiting.letter.topic_id else ""
-        key = f"{waiting.source}{topic_id}{destination}"
+        key = f"{waiting.letter.origin}{topic_id}{destination}"
         return self.place, OutgoingRecord(key.encode(), b"%d" % waiting.replays, [], 0)

@@ -264,12 +264,7 @@ class Matching:
             self.refuse_too_much(len(self.findings))
 
     def refuse_too_much(self, strange: int) -> None:
-        """
-        Limit the mismatches held in memory.
-
-        Raises:
-            WinnowError: there are so many that the configuration is probably not the service's.
-        """
+        """Raise WinnowError if so many do not match that the configuration is probably not the service's."""
         if strange > MOST_STRANGE:
             where = ", ".join(sorted({each.topic for each in self.ranges}))
             sink = self.routing.sink.topic

@@ -12,7 +12,7 @@ from enum import StrEnum
 from itertools import chain
 from typing import Any, NamedTuple
 
-from app.model import CommittedOffset, Destination, Partition, Partitioner, TaskConfig
+from app.model import CommittedOffset, Destination, Partition
 from app.operate.lag import PartitionLag
 from app.operate.reading import Span, span_between
 
@@ -194,11 +194,6 @@ class Routing:
     by_key: bool = False
     lineage: bool = False
     compacted_source: bool = False
-
-    @classmethod
-    def of(cls, tasks: TaskConfig, sources: Collection[Destination]) -> Routing:
-        by_key, compacted = tasks.sink_partitioner is Partitioner.KEY, any(each.compacted for each in sources)
-        return cls(tasks.sink, tasks.dead_letters, by_key, tasks.lineage, compacted)
 
     @property
     def anywhere(self) -> bool:

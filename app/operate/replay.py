@@ -45,12 +45,7 @@ def group_of(group: str, into: str, begin: int, end: int) -> str:
 
 
 def refuse_own_topics(targets: Mapping[str, str], *own: Container[str]) -> None:
-    """
-    Check that a replay writes to none of the service's own topics.
-
-    Raises:
-        ConfigError: one of the targets, given by option, is such a topic; or two are the same.
-    """
+    """Raise ConfigError if one of the targets, by option, is a topic of the service, or two are the same."""
     problems = [
         f"{option}: {topic!r} is one of the service's topics, which must not receive replayed lines"
         for option, topic in targets.items()
@@ -106,7 +101,6 @@ def parts(
     Return the parts of the source partitions between two times, without those that had no record then.
 
     Args:
-        positions: the positions of earlier attempts at the same range.
         begins: the first offset at or after the first time; None if no readable record is that late.
         ends: the same for the end time.
         firsts: the first offset with a record; None if there is none.
@@ -121,8 +115,8 @@ def parts(
         hidden = marks.high_watermark - marks.last_stable if ends[at.partition] is None else 0
         if begin < end or expired or hidden:
             done = positions.get(at.partition)
-            part = Part(at.partition, begin, max(begin, end), done, at.topic_id, marks.log_start, expired, hidden)
-            chosen.append(part)
+            end = max(begin, end)
+            chosen.append(Part(at.partition, begin, end, done, at.topic_id, marks.log_start, expired, hidden))
     return chosen
 
 
@@ -132,8 +126,6 @@ class Replay:
 
     Args:
         times: the first time, and the time to stop before, in milliseconds since the epoch.
-        into: the topic for cleansed lines.
-        rejects: the topic for rejected records; by default one named after `into`.
 
     Raises:
         ConfigError: it would write to one of the service's topics.

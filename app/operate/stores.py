@@ -24,12 +24,7 @@ Say = Callable[[str], object]
 
 
 def check_stores(settings: Config) -> None:
-    """
-    Check that the offset store and its mirrors can be opened and suit their roles.
-
-    Raises:
-        ConfigError: one of them cannot or does not.
-    """
+    """Raise ConfigError if the store or one of its mirrors cannot be opened or does not suit its role."""
     choice, context = settings.offsets.store, StoreContext(settings.group_id, settings.output_kafka)
     store = built("offsets.store", lambda: open_store(choice.plugin, context))
     problems: list[str] = []

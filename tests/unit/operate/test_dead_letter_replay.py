@@ -106,7 +106,7 @@ class TestWaiting:
         found = waiting(moved)
 
         assert (Partition("raw", 3), 101, 7, b"k", b"good", [("own", b"1")]) == tuple(found.record)
-        assert ("raw-3@101", 0) == (found.source, found.replays)
+        assert ("raw-3@101", 0) == (found.letter.origin, found.replays)
 
     @pytest.mark.parametrize(
         "record",
