@@ -194,22 +194,17 @@ def stable_ends(
 
 
 class Scope(NamedTuple):
-    """
-    What to audit.
-
-    Args:
-        tasks: the service's, with any timestamp allowed: a topic may have taken then what it would refuse now.
-        sources: all source partitions.
-        times: every line with a timestamp between these must have a record; None in a sample.
-    """
+    """What to audit of all the sources."""
 
     tasks: TaskConfig
+    """The service's, with any timestamp allowed: a topic may have taken then what it would refuse now."""
     routing: Routing
     sources: Sequence[Partition]
     judged: Mapping[Partition, Range]
     left_out: Sequence[LeftOut]
     ends: Mapping[Partition, End]
     times: tuple[int, float] | None
+    """Every line with a timestamp between these must have a record; None in a sample."""
 
     @classmethod
     def of(cls, settings: Config, kafka: Clients, since: int, until: int | None, sample: float | None) -> Scope:

@@ -105,13 +105,7 @@ class Replays(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """
-    What to replay, and how.
-
-    Args:
-        limit: how many dead letters at most; None for all.
-        attempts: how often one may be replayed before it is parked.
-    """
+    """How many dead letters of a selection to replay at most, and how often one may fail before it is parked."""
 
     selection: Selection
     limit: int | None

@@ -30,18 +30,14 @@ class Log(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """
-    The result for some source partitions.
-
-    Args:
-        known_by_text: how many lines were matched by text alone, for lack of a header or their record's timestamp.
-        not_judged: how many records and lines could not be judged, by reason.
-    """
+    """The result for some source partitions, with the numbers of records."""
 
     judged: int
     known_by_text: int
+    """How many lines were matched by text alone, for lack of a header or their record's timestamp."""
     findings: list[Finding]
     not_judged: Counter[Why]
+    """How many records and lines could not be judged."""
 
 
 class Judge:
@@ -83,7 +79,9 @@ class Judge:
                 for begin, end in found.judged
                 for offset in range(begin, min(end, starts.get(source, 0)))
             )
-        for row in self._without_outcome():
+        for row, marks in enumerate(matching.expected.marks):
+            if not marks & JUDGED or marks & (LINE | REPLAYED | LETTER):
+                continue
             if (why := self._why_gone(row)) is None:
                 matching.expected.marks[row] |= MISSING
             else:
@@ -92,11 +90,6 @@ class Judge:
     def _leave_out(self, why: Why) -> None:
         self._left_out += 1
         self._not_judged[why] += 1
-
-    def _without_outcome(self) -> Iterator[int]:
-        for row, marks in enumerate(self._matching.expected.marks):
-            if marks & JUDGED and not marks & (LINE | REPLAYED | LETTER):
-                yield row
 
     def _why_gone(self, row: int) -> Why | None:
         """Return why it is unknown whether a record is lost; None if it is known."""

@@ -33,23 +33,17 @@ class FirstRecords(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
-    """
-    How far the group is behind in one partition.
-
-    Args:
-        committed: None if there is no committed offset.
-        watermarks: None if its broker does not answer.
-        seconds: the age of the first unread record; 0 if none waits, None if unknown.
-        topic_id: empty if the broker gives none.
-        trouble: why no task can work on it; None if nothing is known.
-    """
+    """How far the group is behind in one partition."""
 
     partition: Partition
     committed: CommittedOffset | None
     watermarks: Watermarks | None
+    """None if its broker does not answer."""
     seconds: float | None = None
+    """The age of the first unread record; 0 if none waits, None if unknown."""
     topic_id: str = ""
     trouble: PartitionError | None = None
+    """Why no task can work on it; None if nothing is known."""
 
     @property
     def offset(self) -> int | None:

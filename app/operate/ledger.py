@@ -24,13 +24,7 @@ _CUT = re.compile(r"; cut from \d+ bytes, SHA-256 [0-9a-f]{64}$")
 
 
 class Waiting(NamedTuple):
-    """
-    A dead letter that can be replayed.
-
-    Args:
-        record: the source record, as the service read it.
-        replays: how often it has failed again.
-    """
+    """A dead letter that can be replayed, its source record as the service read it, and how often it failed again."""
 
     letter: Letter
     record: Record
@@ -55,17 +49,12 @@ class Waiting(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Remainder:
-    """
-    What a replay may read of one dead-letter partition, from `begin` up to but excluding `end`.
-
-    Args:
-        destination: the topic that lines go to.
-        settled: by destination, the offset before which every dead letter has been handled.
-    """
+    """What a replay may read of one dead-letter partition, from `begin` up to but excluding `end`."""
 
     partition: Partition
     destination: str
     settled: Mapping[str, int]
+    """By destination topic, the offset before which every dead letter has been handled."""
     begin: int
     end: int
 

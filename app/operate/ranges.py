@@ -90,24 +90,18 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """
-    The times to audit, and Kafka's answers about them.
-
-    Args:
-        since: the first time, in milliseconds.
-        until: the time to stop before; None for everything done.
-        begins: the first offset at or after `since`; None if no record is that late.
-        ends: the same for `until`; empty without one.
-        first: the first offset with a record; None if there is none.
-        deleted_before: by topic, a time that all records deleted by retention are older than; None if unknown.
-    """
+    """The times to audit in milliseconds, the last one perhaps open, and Kafka's answers about them."""
 
     since: int
     until: int | None
     begins: Mapping[Partition, int | None]
+    """The first offset at or after `since`; None if no record is that late."""
     ends: Mapping[Partition, int | None]
+    """The same for `until`; empty without one."""
     first: Mapping[Partition, int | None]
+    """The first offset with a record; None if there is none."""
     deleted_before: Mapping[str, int | None] = field(default_factory=dict)
+    """By topic, a time that all records deleted by retention are older than; None if unknown."""
 
 
 def ranges(
@@ -180,20 +174,15 @@ def _windows(whole: Range, chosen: Sequence[int]) -> Range:
 
 @dataclass(frozen=True, slots=True)
 class Routing:
-    """
-    Where the lines and dead letters of a source partition are.
-
-    Args:
-        by_key: whether a line's key chooses its partition.
-        lineage: whether lines name their records. Then they may be in any partition, as there may have been fewer once.
-        compacted_source: whether a source topic is compacted.
-    """
+    """Where the lines and dead letters of a source partition are."""
 
     sink: Destination
     dead_letters: Destination
     by_key: bool = False
     lineage: bool = False
+    """Whether lines name their records. Then they may be in any partition, as there may have been fewer once."""
     compacted_source: bool = False
+    """Whether at least one source topic is."""
 
     @property
     def anywhere(self) -> bool:

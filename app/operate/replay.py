@@ -59,14 +59,7 @@ def refuse_own_topics(targets: Mapping[str, str], *own: Container[str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """
-    The part of one source partition to replay.
-
-    Args:
-        committed: the position of earlier attempts.
-        expired: whether retention may have deleted records of the range.
-        hidden: how many offsets behind an open transaction of the source may belong to the range.
-    """
+    """The part of one source partition to replay; `committed` is the position of earlier attempts."""
 
     partition: Partition
     begin: int
@@ -75,7 +68,9 @@ class Part:
     topic_id: str
     log_start: int
     expired: bool = False
+    """Whether retention may have deleted records of the range."""
     hidden: int = 0
+    """How many offsets behind an open transaction of the source may belong to the range."""
 
     @property
     def start(self) -> int:
@@ -100,10 +95,7 @@ def parts(
     """
     Return the parts of the source partitions between two times, without those that had no record then.
 
-    Args:
-        begins: the first offset at or after the first time; None if no readable record is that late.
-        ends: the same for the end time.
-        firsts: the first offset with a record; None if there is none.
+    `begins`, `ends` and `firsts` are the first offsets at or after each time, and of all; None if there is none.
     """
     chosen = []
     for at in found:
@@ -122,10 +114,7 @@ def parts(
 
 class Replay:
     """
-    A replay of a time range, exactly once, in a group and into topics of its own.
-
-    Args:
-        times: the first time, and the time to stop before, in milliseconds since the epoch.
+    A replay between two times in milliseconds, exactly once, in a group and into topics of its own.
 
     Raises:
         ConfigError: it would write to one of the service's topics.
