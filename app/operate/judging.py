@@ -79,9 +79,7 @@ class Judge:
                 for begin, end in found.judged
                 for offset in range(begin, min(end, starts.get(source, 0)))
             )
-        for row, marks in enumerate(matching.expected.marks):
-            if not marks & JUDGED or marks & (LINE | REPLAYED | LETTER):
-                continue
+        for row in self._without_outcome():
             if (why := self._why_gone(row)) is None:
                 matching.expected.marks[row] |= MISSING
             else:
@@ -90,6 +88,11 @@ class Judge:
     def _leave_out(self, why: Why) -> None:
         self._left_out += 1
         self._not_judged[why] += 1
+
+    def _without_outcome(self) -> Iterator[int]:
+        for row, marks in enumerate(self._matching.expected.marks):
+            if marks & JUDGED and not marks & (LINE | REPLAYED | LETTER):
+                yield row
 
     def _why_gone(self, row: int) -> Why | None:
         """Return why it is unknown whether a record is lost; None if it is known."""
