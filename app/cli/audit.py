@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -17,7 +16,7 @@ from app.operate.audit import Readers, Scope
 from app.operate.findings import counted
 from app.operate.judging import Verdict
 from app.operate.ranges import CURES, LeftOut, Range, Why
-from app.operate.resets import seconds_of
+from app.operate.resets import ago
 
 SHOWN = 100
 """How many findings the table shows; JSON has all of them."""
@@ -63,7 +62,7 @@ def _times(begin: str | None, end: str | None, last: str | None) -> tuple[int, i
     if (begin is None) == (last is None) or (last is not None and end is not None):
         raise click.UsageError("give either --from (and perhaps --to) or --last")
     if last is not None:
-        return max(0, round((time.time() - built("--last", lambda: seconds_of(last))) * 1000)), None
+        return built("--last", lambda: ago(last)), None
     since, until = between(("--from", begin), ("--to", end))
     return max(0, since or 0), until
 
@@ -121,7 +120,6 @@ def _view(
 
 
 def _said(records: int, counts: Mapping[str, int], why_not: Sequence[str]) -> str:
-    """Summarize the verdict."""
     wrong = ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in counts.items() if count)
     if not records:
         return wrong or ("nothing was judged" if why_not else "the range holds no records")
@@ -129,7 +127,6 @@ def _said(records: int, counts: Mapping[str, int], why_not: Sequence[str]) -> st
 
 
 def _said_of(why: Why, count: int, left_out: Sequence[LeftOut]) -> str:
-    """Say how much was not judged for a reason, where (if known), and what to do."""
     places = [str(each.partition) for each in left_out if each.why is why]
     where = f" in {', '.join(places[:NAMED])}{' and others' if len(places) > NAMED else ''}" if places else ""
     return f"{count or 'an unknown number'} {why}{where}" + (f" ({CURES[why]})" if why in CURES else "")

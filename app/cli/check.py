@@ -41,15 +41,7 @@ def check(file: Path | None, assignments: tuple[str, ...], connect: bool, as_jso
 
 @dataclass(slots=True)
 class Report:
-    """
-    The findings so far.
-
-    Args:
-        loaded: the configuration; None if it cannot be read.
-        problems: what is wrong with it.
-        clients: which backend moves the records, and why.
-        findings: further findings, each with its state.
-    """
+    """The findings so far; `clients` says which backend moves the records, and why."""
 
     loaded: config.Loaded | None = None
     problems: tuple[str, ...] = ()
@@ -57,7 +49,6 @@ class Report:
     findings: list[tuple[str, str]] = field(default_factory=list)
 
     def say(self, state: str, what: str) -> None:
-        """Add a finding."""
         self.findings.append((state, what))
 
     def __str__(self) -> str:
@@ -83,7 +74,7 @@ def _check(report: Report, loaded: config.Loaded, *, connect: bool) -> int:
     check_clients(loaded)
     failed = samples.failed(settings.parser.samples, partial(parse, parser_of(settings.parser)))
     for each in failed:
-        report.say("fails", str(each))
+        report.say("fails", each)
     code = 0
     if connect:
         from app.driver.check import connected

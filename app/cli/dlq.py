@@ -13,7 +13,7 @@ from app.cli.tables import View, progress
 from app.config import Config
 from app.errors import built
 from app.model import TaskConfig
-from app.operate.dead_letter_replay import Pace, Session, Tally, replaying
+from app.operate.dead_letter_replay import Pace, Plan, Session, Tally, replaying
 from app.operate.dead_letters import DeadLetterReader, Selection, Statistics, place_of
 from app.times import time_of
 
@@ -126,7 +126,8 @@ def replay(
     tasks = replaying(settings, kafka, into)
     reader = records(tasks.output_kafka, tasks.group)
     with closing(dead_letter_replays(tasks)) as replays, fates(tasks) as cleanse:
-        session = Session(tasks, (selection, limit, attempts), cleanse, clients=kafka, kafka=replays, reader=reader)
+        plan = Plan(selection, limit, attempts)
+        session = Session(tasks, plan, cleanse, clients=kafka, kafka=replays, reader=reader)
         with progress("reading dead letters" if dry_run else "replaying dead letters", session.length) as advance:
             if dry_run:
                 session.dry_run(advance)

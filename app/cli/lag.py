@@ -12,8 +12,10 @@ from app.config import Config
 from app.model import Pause
 from app.operate import lag as lags
 
-COLUMNS = ("TOPIC", "#PARTITION", "#CURRENT-OFFSET", "#LAST-STABLE-OFFSET", "#LOG-END-OFFSET", "#LAG", "#LAG-TO-END")
-SECONDS, PROBLEM = "#LAG-SECONDS", "PROBLEM"
+COLUMNS = (
+    *("TOPIC", "#PARTITION", "#CURRENT-OFFSET", "#LAST-STABLE-OFFSET", "#LOG-END-OFFSET"),
+    *("#LAG", "#LAG-TO-END", "#LAG-SECONDS", "?PROBLEM"),
+)
 
 
 @click.command()
@@ -38,26 +40,19 @@ def lag(settings: Config, *, again: bool, as_json: bool) -> int:
 
 
 def _view(group: str, found: list[lags.PartitionLag], pause: Pause | None) -> View:
-    problems = any(each.problem for each in found)
-    total = lags.summed(found)
+    total, paused = lags.summed(found), pause._asdict() if pause else None
+    partitions = [each.as_json() for each in found]
     return View(
-        columns=(*COLUMNS, SECONDS, *([PROBLEM] if problems else [])),
-        rows=[_row(each, problems=problems) for each in found],
-        value={
-            "version": 1,
-            "group": group,
-            **total,
-            "paused": pause._asdict() if pause else None,
-            "partitions": [each.as_json() for each in found],
-        },
-        code=1 if problems else 0,
+        columns=COLUMNS,
+        rows=[_row(each) for each in found],
+        value={"version": 1, "group": group, **total, "paused": paused, "partitions": partitions},
+        code=1 if any(each.problem for each in found) else 0,
         footer=f"group {group}: lag {total['lag']}, at most {total['max_lag_seconds']:.1f} s"
         + lags.unknown(found)
         + (f"; {pause}" if pause else ""),
     )
 
 
-def _row(at: lags.PartitionLag, *, problems: bool) -> list[object]:
+def _row(at: lags.PartitionLag) -> list[object]:
     _, last_stable, high_watermark = at.watermarks or (None, None, None)
-    offsets = at.offset, last_stable, high_watermark, at.lag, at.lag_to_end
-    return [*at.partition, *offsets, at.seconds, *([at.problem] if problems else [])]
+    return [*at.partition, at.offset, last_stable, high_watermark, at.lag, at.lag_to_end, at.seconds, at.problem]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from functools import partial
 from typing import Any
 
@@ -15,7 +14,7 @@ from app.driver.clients import Clients
 from app.errors import built
 from app.model import NOBODY
 from app.operate.lag import PartitionLag, offsets_of
-from app.operate.resets import Goal, Reset, Target, carry_out, chosen, refuse_local, resets, seconds_of
+from app.operate.resets import Goal, Reset, Target, ago, carry_out, chosen, refuse_local, resets
 from app.operate.stores import Stores
 from app.times import milliseconds_of
 
@@ -46,15 +45,14 @@ def show(settings: Config, *, topics: tuple[str, ...]) -> View:
     a problem.
     """
     _, found = _found(settings, topics)
-    problems = any(each.problem for each in found)
     return View(
         columns=(
             *("TOPIC", "#PARTITION", "#CURRENT-OFFSET", "#SINCE", "#IN", "#OUT", "#DEAD-LETTERS", "COMMITTED-BY"),
-            *(["PROBLEM"] if problems else []),
+            "?PROBLEM",
         ),
-        rows=[[*_row_of_commit(each), *([each.problem] if problems else [])] for each in found],
+        rows=[[*_row_of_commit(each), each.problem] for each in found],
         value={"version": 1, "group": settings.group_id, "partitions": [each.stored_as_json() for each in found]},
-        code=1 if problems else 0,
+        code=1 if any(each.problem for each in found) else 0,
     )
 
 
@@ -111,15 +109,13 @@ def _target(goals: dict[str, Any]) -> Target:
         raise click.UsageError(f"give exactly one of {options}")
     ((name, value),) = given.items()
     if name == BY_DURATION:
-        seconds = built(f"--{name}", lambda: seconds_of(value))
-        return Target(Goal.TIME, max(0, round((time.time() - seconds) * 1000)))
+        return Target(Goal.TIME, built(f"--{name}", lambda: ago(value)))
     if name == Goal.TIME:
         return Target(Goal.TIME, built(f"--{name}", lambda: milliseconds_of(value)))
     return Target(Goal(name), 0 if value is True else value)
 
 
 def _found(settings: Config, topics: tuple[str, ...]) -> tuple[Clients, list[PartitionLag]]:
-    """Return the driver's clients and the offsets of the chosen partitions."""
     kafka = clients(settings)
     refuse_local(settings, kafka)
     found = {each.partition: each for each in offsets_of(settings, kafka)}
@@ -129,16 +125,11 @@ def _found(settings: Config, topics: tuple[str, ...]) -> tuple[Clients, list[Par
 
 def _view(group: str, planned: list[Reset], *, done: bool) -> View:
     blocked = [each for each in planned if each.offset is None]
-    notes = any(each.note for each in planned)
-    verdict = (
-        "set" if done else f"nothing was changed: {len(blocked)} cannot be set" if blocked else "nothing was changed"
-    )
+    verdict = "set" if done else "nothing was changed"
+    verdict += f": {len(blocked)} cannot be set" if blocked else ""
     return View(
-        columns=("TOPIC", "#PARTITION", "#CURRENT-OFFSET", "#NEW-OFFSET", "#CHANGE", *(["NOTE"] if notes else [])),
-        rows=[
-            [*each.at.partition, each.at.offset, each.offset, each.change, *([each.note] if notes else [])]
-            for each in planned
-        ],
+        columns=("TOPIC", "#PARTITION", "#CURRENT-OFFSET", "#NEW-OFFSET", "#CHANGE", "?NOTE"),
+        rows=[[*each.at.partition, each.at.offset, each.offset, each.change, each.note] for each in planned],
         value={"version": 1, "group": group, "done": done, "partitions": [each.as_json() for each in planned]},
         code=1 if blocked else 0,
         footer=f"group {group}: {verdict}",

@@ -93,7 +93,6 @@ def clients(settings: config.Config) -> Clients:
 
 
 def parser_of(choice: config.ParserChoice) -> Parser:
-    """Return the configured parser."""
     return built("parser", lambda: registry.load(choice.name, choice.options))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -11,7 +12,7 @@ import click
 
 from app import config
 from app.cli.options import configuration, overrides, parser_of, read, reports_errors
-from parsers.contract import Parser, Reject
+from parsers.contract import Reject
 from parsers.streams import cleanse, outcomes
 
 
@@ -29,23 +30,18 @@ def parse(source: IO[bytes], file: Path | None, assignments: tuple[str, ...], as
     goes to stdout. Exits with 1 if a line was rejected.
     """
     choice = read(file, assignments).config.parser if file or assignments else config.ParserChoice()
-    if as_json:
-        return _print_outcomes(parser_of(choice), source)
-    return 1 if cleanse(parser_of(choice), source, sys.stdout.buffer, _print_reject) else 0
-
-
-def _print_outcomes(parser: Parser, source: IO[bytes]) -> int:
-    code = 0
+    parser, rejected = parser_of(choice), False
+    if not as_json:
+        return 1 if cleanse(parser, source, sys.stdout.buffer, partial(_print, err=True)) else 0
     for number, outcome in enumerate(outcomes(parser, source), 1):
-        if isinstance(outcome, Reject):
-            code = 1
-            row = {"line": number, "reason": outcome.reason, "detail": outcome.detail}
-        else:
-            row = {"line": number, "output": outcome.decode(errors="backslashreplace")}
-        click.echo(json.dumps(row, ensure_ascii=False))
-    return code
+        _print(number, outcome)
+        rejected |= isinstance(outcome, Reject)
+    return 1 if rejected else 0
 
 
-def _print_reject(number: int, reject: Reject) -> None:
-    row = {"line": number, "reason": reject.reason, "detail": reject.detail}
-    click.echo(json.dumps(row, ensure_ascii=False), err=True)
+def _print(number: int, outcome: bytes | Reject, *, err: bool = False) -> None:
+    if isinstance(outcome, Reject):
+        found = {"reason": outcome.reason, "detail": outcome.detail}
+    else:
+        found = {"output": outcome.decode(errors="backslashreplace")}
+    click.echo(json.dumps({"line": number} | found, ensure_ascii=False), err=err)

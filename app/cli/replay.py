@@ -45,23 +45,17 @@ def replay(settings: Config, *, begin: str, end: str, into: str, dead_letters: s
 def _view(tasks: TaskConfig, wanted: Sequence[Part], receipts: dict[Partition, Receipt], *, done: bool) -> View:
     found = [as_json(each, receipts.get(each.partition)) for each in wanted]
     problems = any(each["problem"] for each in found)
-    rows = [
-        [
-            *(each[key] for key in ("topic", "partition", "begin", "end", "position", "in", "out")),
-            sum(each["dead_letters"].values()),
-            *([each["problem"]] if problems else []),
-        ]
-        for each in found
-    ]
+    shown = "topic", "partition", "begin", "end", "position", "in", "out"
+    rows = [[*(each[key] for key in shown), sum(each["dead_letters"].values()), each["problem"]] for each in found]
     records, lines = sum(each["in"] for each in found), sum(each["out"] for each in found)
     left = sum(each["end"] - each["position"] for each in found)
     verdict = f"{records} records, {lines} lines" if done else f"{left} offsets would be read"
     if expired := sum(each["expired"] for each in found):
         verdict += f"; retention may have deleted earlier records of the range in {expired} of {len(found)} partitions"
-    columns = ("TOPIC", "#PARTITION", "#BEGIN", "#END", "#POSITION", "#IN", "#OUT", "#DEAD-LETTERS")
+    columns = ("TOPIC", "#PARTITION", "#BEGIN", "#END", "#POSITION", "#IN", "#OUT", "#DEAD-LETTERS", "?PROBLEM")
     topics = {"into": tasks.sink.topic, "dead_letters_into": tasks.dead_letters.topic, "group": tasks.group}
     return View(
-        columns=(*columns, *(["PROBLEM"] if problems else [])),
+        columns=columns,
         rows=rows,
         value={"version": 1, "done": done and not left and not problems, **topics, "partitions": found},
         code=1 if done and (left or problems) else 0,

@@ -7,7 +7,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import click
 from rich.console import Console, Group
@@ -33,10 +33,9 @@ class View(NamedTuple):
     What a command has found.
 
     Args:
-        columns: the table's headings; those of numbers begin with `#`.
+        columns: the table's headings; those of numbers begin with `#`, those that are shown only if not empty with `?`.
         rows: the cells; None is shown as a dash.
         value: the same as JSON.
-        code: the exit code.
         footer: a line below the table.
     """
 
@@ -48,7 +47,6 @@ class View(NamedTuple):
 
 
 def show(view: View, *, as_json: bool) -> int:
-    """Print a view; return its exit code."""
     if as_json:
         click.echo(json.dumps(view.value, ensure_ascii=False))
     else:
@@ -59,34 +57,26 @@ def show(view: View, *, as_json: bool) -> int:
 def watch(look: Callable[[], View], *, as_json: bool) -> int:
     """Refresh a view every WATCH_SECONDS until Ctrl-C: in place on a terminal, otherwise below the last one."""
     console = _console()
+    screen = Live(console=console, auto_refresh=False, screen=True) if console.is_terminal and not as_json else None
+    with contextlib.suppress(KeyboardInterrupt), screen or contextlib.nullcontext():
+        while True:
+            _show_again(look, screen, as_json=as_json)
+            time.sleep(WATCH_SECONDS)
+    return 0
+
+
+def _show_again(look: Callable[[], View], screen: Live | None, *, as_json: bool) -> None:
+    """Show a view, or the error while Kafka is unreachable, so that watching continues."""
     try:
-        if console.is_terminal and not as_json:
-            with Live(console=console, auto_refresh=False, screen=True) as live:
-                _again(lambda: live.update(_looked(look), refresh=True))
-        _again(lambda: _show_again(look, as_json=as_json))
-    except KeyboardInterrupt:
-        return 0
-
-
-def _again(act: Callable[[], object]) -> NoReturn:
-    while True:
-        act()
-        time.sleep(WATCH_SECONDS)
-
-
-def _looked(look: Callable[[], View]) -> Table | Group | Text:
-    """Return a view as a table, or the error while Kafka is unreachable, so that watching continues."""
-    try:
-        return _drawn(look())
+        if screen:
+            screen.update(_drawn(look()), refresh=True)
+        else:
+            show(look(), as_json=as_json)
     except Unreachable as error:
-        return Text(str(error), style="red")
-
-
-def _show_again(look: Callable[[], View], *, as_json: bool) -> None:
-    try:
-        show(look(), as_json=as_json)
-    except Unreachable as error:
-        click.echo(f"winnow: {error}", err=True)
+        if screen:
+            screen.update(Text(str(error), style="red"), refresh=True)
+        else:
+            click.echo(f"winnow: {error}", err=True)
 
 
 @contextlib.contextmanager
@@ -104,10 +94,11 @@ def _console() -> Console:
 
 def _drawn(view: View) -> Table | Group:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in view.columns:
-        table.add_column(column.removeprefix("#"), justify="right" if column.startswith("#") else "left", no_wrap=True)
+    drawn = [n for n, name in enumerate(view.columns) if name[0] != "?" or any(row[n] for row in view.rows)]
+    for name in (view.columns[n] for n in drawn):
+        table.add_column(name.lstrip("#?"), justify="right" if name[0] == "#" else "left", no_wrap=True)
     for row in view.rows:
-        table.add_row(*map(_cell, row))
+        table.add_row(*(_cell(row[n]) for n in drawn))
     return Group(table, Text(view.footer)) if view.footer else table
 
 

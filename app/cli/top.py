@@ -15,15 +15,8 @@ from app.operate.lag import measure, unknown
 from app.operate.top import LagSample, Row, rows, summed
 
 COLUMNS = (
-    "TOPIC",
-    "#PARTITION",
-    "#LAG",
-    "#LAG-SECONDS",
-    "#RECORDS/S",
-    "#DEAD-LETTERS/S",
-    "#DEAD-LETTERS-%",
-    "#CLOSES-IN-S",
-    "PROBLEM",
+    *("TOPIC", "#PARTITION", "#LAG", "#LAG-SECONDS", "#RECORDS/S"),
+    *("#DEAD-LETTERS/S", "#DEAD-LETTERS-%", "#CLOSES-IN-S", "PROBLEM"),
 )
 # The headings, the footer, and a line for a long problem.
 OTHER_LINES = 4
@@ -59,18 +52,12 @@ def _view(group: str, found: list[Row], pause: Pause | None) -> View:
     footer = f"group {group}: lag {total['lag']}, {total['records_per_second']} records/s"
     footer += f", {total['dead_letters_per_second']} dead letters/s; {len(found)} partitions"
     footer += f", showing the first {fit}" if len(found) > fit else ""
-    paused = pause._asdict() if pause else None
     footer += unknown([each.at for each in found])
+    paused, partitions = pause._asdict() if pause else None, [each.as_json() for each in found]
     return View(
         columns=COLUMNS,
         rows=[_row(each) for each in found[:fit]],
-        value={
-            "version": 1,
-            "group": group,
-            **total,
-            "paused": paused,
-            "partitions": [each.as_json() for each in found],
-        },
+        value={"version": 1, "group": group, **total, "paused": paused, "partitions": partitions},
         footer=footer + (f"; {pause}" if pause else ""),
     )
 

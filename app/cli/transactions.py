@@ -12,7 +12,7 @@ from app.cli.tables import View
 from app.config import Config
 from app.facts import OpenTransaction
 from app.model import transactional_id
-from app.operate import transactions as use_case
+from app.operate import running
 from app.times import time_of
 
 
@@ -28,7 +28,7 @@ def ls(settings: Config) -> View:
     """List the open transactions and their age. A running service has one for each partition with records."""
     from app.start import transaction_log
 
-    return _view(settings, use_case.open_transactions(settings, transaction_log(settings)))
+    return _view(settings, running.open_transactions(settings, transaction_log(settings).open_transactions))
 
 
 @transactions.command()
@@ -43,28 +43,24 @@ def abort(settings: Config, *, dry_run: bool) -> View:
     """
     from app.start import transaction_log
 
-    found = use_case.open_transactions(settings, transaction_log(settings))
+    found = running.open_transactions(settings, transaction_log(settings).open_transactions)
     if found and not dry_run:
-        use_case.abort(found, settings, clients(settings))
+        running.abort(found, settings, clients(settings))
     return _view(settings, found, aborted=not dry_run)
 
 
 def _view(settings: Config, found: Sequence[OpenTransaction], *, aborted: bool | None = None) -> View:
     now = time.time()
-    ages = [max(0.0, round(now - each.began / 1000, 3)) for each in found]
-    rows = [
-        (*each.source, each.state, age, time_of(each.began), each.producer, each.epoch)
-        for each, age in zip(found, ages, strict=True)
-    ]
+    aged = [(each, max(0.0, round(now - each.began / 1000, 3))) for each in found]
     value = [
         {"transactional_id": transactional_id(settings.group_id, each.source), **each._asdict(), "age_seconds": age}
         | {"source": each.source.as_json()}
-        for each, age in zip(found, ages, strict=True)
+        for each, age in aged
     ]
     outcome = {} if aborted is None else {"done": aborted and bool(found)}
     return View(
         columns=("TOPIC", "#PARTITION", "STATE", "#AGE-SECONDS", "SINCE", "#PRODUCER-ID", "#EPOCH"),
-        rows=rows,
+        rows=[(*each.source, each.state, age, time_of(each.began), each.producer, each.epoch) for each, age in aged],
         value={"version": 1, "group": settings.group_id, **outcome, "transactions": value},
         footer=f"group {settings.group_id}: {len(found)} open transactions"
         + (", aborted" if found and aborted else ""),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain
 
 from confluent_kafka import Producer
 
@@ -16,15 +15,13 @@ from app.kafka.companions import KafkaCompanions
 from app.kafka.delivery import FlushedDelivery
 from app.kafka.hanging import HangingTransactions
 from app.kafka.plain.sender import PlainSender
-from app.kafka.records import KafkaRecords
 from app.kafka.sender import Targets
-from app.kafka.topics import KafkaTopics
 from app.kafka.writers import TransactionalWriter
 from app.model import CommittedOffset, Partition, Plugin, TaskConfig
 from app.offsets.contract import StoreContext, TransactionalOffsetStore, is_transactional
 from app.offsets.registry import open_store
-from app.records import OutgoingRecord, Record
-from app.runtime import REAL, Runtime
+from app.records import OutgoingRecord
+from app.runtime import REAL
 
 AT_ONCE = 16
 
@@ -37,7 +34,6 @@ class AllTargets(Targets):
 
     @property
     def lines(self) -> Sequence[Partition]:
-        """All partitions that may be written to."""
         return [*(Partition(self.sink, number) for number in self.sink_partitions), *self.others]
 
     @property
@@ -82,7 +78,7 @@ class ReplayWriter:
         """Fence earlier replays, end their open transactions, and return their position."""
         with self._explained():
             self._committed = self._open()
-            return self._committed
+        return self._committed
 
     def _open(self) -> CommittedOffset | None:
         self._writer.open()
@@ -91,14 +87,6 @@ class ReplayWriter:
         return committed
 
     def commit(self, records: Sequence[tuple[Partition, OutgoingRecord]], position: int, metadata: str) -> None:
-        """
-        Write records and the position behind them in one transaction.
-
-        Raises:
-            Refused: Kafka refuses one of the records; nothing is written, and the writer remains usable.
-            NotUsable: another replay has taken over.
-            Unreachable: it is unknown whether they were written.
-        """
         with self._explained():
             try:
                 if records:
@@ -125,7 +113,6 @@ class ReplayWriter:
             raise Fenced(self.partition, "another replay has moved this replay's position", offset)
 
     def close(self) -> None:
-        """Abort the open transaction."""
         self._writer.discard()
 
     @contextmanager
@@ -143,18 +130,15 @@ class ReplayWriter:
 class KafkaReplays:
     """Opens the writers of a replay, and reads the positions of earlier ones; the group of `config` is the replays'."""
 
-    def __init__(self, config: TaskConfig, runtime: Runtime = REAL) -> None:
+    def __init__(self, config: TaskConfig) -> None:
         self._config = config
-        self._runtime = runtime
         store = open_store(Plugin("kafka"), StoreContext(config.group, config.output_kafka))
         assert is_transactional(store)  # the store in Kafka is
         self._offsets: TransactionalOffsetStore = store
         self._hanging = HangingTransactions(config.output_kafka, config.group)
-        self._connection = AdminConnection(config.output_kafka)
-        self._companions = KafkaCompanions(self._connection)
+        self._companions = KafkaCompanions(AdminConnection(config.output_kafka))
 
     def positions(self, partitions: Collection[Partition]) -> Mapping[Partition, CommittedOffset]:
-        """Return where earlier replays stopped, without disturbing any."""
         return self._offsets.load(partitions, stable=False)
 
     @contextmanager
@@ -167,7 +151,7 @@ class KafkaReplays:
         All of them fence before any of them writes.
         """
         writers = [ReplayWriter(self._config, each, self._offsets, self._hanging, others) for each in partitions]
-        with self._runtime.threads(AT_ONCE, "winnow-replay") as threads:
+        with REAL.threads(AT_ONCE, "winnow-replay") as threads:
             positions = list(threads.map(ReplayWriter.open, writers))
         try:
             yield list(zip(partitions, writers, positions, strict=True))
@@ -176,17 +160,8 @@ class KafkaReplays:
                 writer.close()
 
     def make_room(self, topic: str, partitions: int, settings: Mapping[str, str]) -> list[Partition]:
-        """Create a topic if it is missing; return its partitions. Raises Unreachable or NotUsable."""
         self._companions.create(topic, partitions, settings)
         return [Partition(topic, number) for number in range(self._companions.partitions_of(topic))]
 
-    def entries(self, place: Partition) -> Iterator[Record]:
-        """Yield all committed records of a partition; none if its topic does not exist."""
-        if self._companions.partitions_of(place.topic):
-            marks = KafkaTopics(self._connection).watermarks([place])[place]
-            records = KafkaRecords(self._config.output_kafka, self._config.group)
-            yield from chain.from_iterable(records.batches({place: marks.log_start}, {place: marks.last_stable}))
-
     def close(self) -> None:
-        """Close the connections."""
         self._offsets.close()

@@ -5,20 +5,20 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from app.config import Config
 from app.driver.clients import Clients, Topics
 from app.driver.task_config import task_config
 from app.errors import ConfigError, NotUsable
-from app.model import NOBODY, Partition, TaskConfig
+from app.model import NOBODY, Partition, Partitioner, TaskConfig
 from app.operate.judging import Judge, Log, Verdict
 from app.operate.lag import offsets_of
 from app.operate.matching import Matching
 from app.operate.ranges import Asked, LeftOut, Range, Routing, distinct, packed, ranges, sampled, together
 from app.operate.reading import Cleanse, Reader, Span, read
-from app.records import Fate, Record
+from app.records import Record
 
 STABLE_SECONDS, LOOK_SECONDS = 30.0, 0.2
 MOST = 10_000_000
@@ -42,47 +42,28 @@ class Readers(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """
-    What to read of sink or dead-letter partitions.
-
-    Args:
-        begins: the first offset of each.
-        middles: the first offset with a timestamp no earlier than the range's records.
-        ends: the offsets to stop before.
-    """
+    """What to read of sink or dead-letter partitions."""
 
     begins: Mapping[Partition, int]
     middles: Mapping[Partition, int]
+    """The first offset of each with a timestamp no earlier than the range's records."""
     ends: Mapping[Partition, int]
 
 
+@dataclass(frozen=True, slots=True)
 class Auditor:
     """
-    Compares source partitions with their output.
+    Compares source partitions with their output; see `Scope`.
 
-    Args:
-        cleanse: computes the expected outcomes.
-        ends: the ends of the output partitions that have a leader.
-        times: every line with a timestamp between these must have a record; None in a sample.
-        advance: called with the number of judged records of each batch.
+    `ends` has the output partitions with a leader. `advance` receives the number of judged records of each batch.
     """
 
-    def __init__(
-        self,
-        cleanse: Cleanse,
-        readers: Readers,
-        routing: Routing,
-        ends: Mapping[Partition, End],
-        times: tuple[int, float] | None,
-        *,
-        advance: Callable[[int], object] = lambda _: None,
-    ) -> None:
-        self._cleanse = cleanse
-        self._readers = readers
-        self._routing = routing
-        self._ends = ends
-        self._times = times
-        self._advance = advance
+    cleanse: Cleanse
+    readers: Readers
+    routing: Routing
+    ends: Mapping[Partition, End]
+    times: tuple[int, float] | None
+    advance: Callable[[int], object] = lambda _: None
 
     def compare(self, sources: Collection[Partition], judged: Mapping[Partition, Range]) -> Verdict:
         """
@@ -92,13 +73,13 @@ class Auditor:
             Unreachable, NotUsable: Kafka does not answer, or rejects the request.
             WinnowError: more is wrong than fits in memory.
         """
-        matching = Matching(judged, self._routing, self._times, sources)
+        matching = Matching(judged, self.routing, self.times, sources)
         for records in self._source_records({each: found.known for each, found in judged.items()}):
-            matching.expect(self._cleanse.of(records))
-            self._advance(sum(each.offset in judged[each.partition] for each in records))
+            matching.expect(self.cleanse.of(records))
+            self.advance(sum(each.offset in judged[each.partition] for each in records))
         matching.expected.seal()
         logs = self._match(matching, sources)
-        starts = {each: marks.log_start for each, marks in self._readers.sources.watermarks(sources).items()}
+        starts = {each: marks.log_start for each, marks in self.readers.sources.watermarks(sources).items()}
         judge = Judge(matching, logs, starts, sources)
         self._examine(judge, sources, matching)
         if judge.times:
@@ -109,29 +90,29 @@ class Auditor:
         """Yield the records of each partition's spans, reading all partitions in parallel."""
         for number in range(max(map(len, spans.values()), default=0)):
             now = {each: of_one[number] for each, of_one in spans.items() if number < len(of_one)}
-            yield from read(self._readers.source, now)
+            yield from read(self.readers.source, now)
 
     def _match(self, matching: Matching, sources: Collection[Partition]) -> dict[Partition, Log]:
         """Read the output that may belong to the range; return the state of its partitions."""
         letters, lines = (
-            self._bounds(distinct(map(of, sources)), matching) for of in (self._routing.letters, self._routing.lines)
+            self._bounds(distinct(map(of, sources)), matching) for of in (self.routing.letters, self.routing.lines)
         )
         self._take(letters.middles, letters.ends, matching.letter)
         # A dead letter may be older than its source record, and so may any record if the broker sets the timestamp.
         if early := matching.lacks_letters:
             self._take(letters.begins, letters.middles, matching.letter)
         self._take(lines.middles, lines.ends, matching.line)
-        if matching.lacks_lines and self._routing.sink.append_time:
+        if matching.lacks_lines and self.routing.sink.append_time:
             self._take(lines.begins, lines.middles, matching.line)
         if matching.lacks_lines and not early:
             self._take(letters.begins, letters.middles, matching.letter)
         older = {each: part.begins[each] < middle for part in (letters, lines) for each, middle in part.middles.items()}
-        marks = self._readers.destinations.watermarks(older)
-        return {each: Log(marks[each].log_start, self._ends[each].stable, older[each]) for each in marks}
+        marks = self.readers.destinations.watermarks(older)
+        return {each: Log(marks[each].log_start, self.ends[each].stable, older[each]) for each in marks}
 
     def _bounds(self, partitions: Collection[Partition], matching: Matching) -> Bounds:
-        destinations = self._readers.destinations
-        ends = {each: self._ends[each].offset for each in partitions if each in self._ends}
+        destinations = self.readers.destinations
+        ends = {each: self.ends[each].offset for each in partitions if each in self.ends}
         begins = {each: min(marks.log_start, ends[each]) for each, marks in destinations.watermarks(ends).items()}
         # A range without records has no known time, and no lines.
         found = {} if matching.oldest is None else destinations.offsets_at(begins, matching.oldest)
@@ -142,26 +123,26 @@ class Auditor:
         self, starts: Mapping[Partition, int], ends: Mapping[Partition, int], take: Callable[[Record], object]
     ) -> None:
         spans = {each: Span(start, ends[each]) for each, start in starts.items() if each in ends}
-        for records in read(self._readers.output, spans):
+        for records in read(self.readers.output, spans):
             for record in records:
                 take(record)
 
     def _examine(self, judge: Judge, sources: Collection[Partition], matching: Matching) -> None:
         """Read again the records that may lack their output, and the lines that may have replaced it."""
         for records in self._source_records({each: [span] for each, span in judge.wanted.items()}):
-            for fate in self._fates(list(filter(judge.wants, records))):
+            for fate in self.cleanse.of(list(filter(judge.wants, records))):
                 judge.examine(fate)
         if judge.lines_wanted:
-            lines = self._bounds(distinct(map(self._routing.lines, sources)), matching)
+            lines = self._bounds(distinct(map(self.routing.lines, sources)), matching)
             self._take(lines.middles, lines.ends, judge.look_at)
 
     def _explain(self, judge: Judge, judged: Mapping[Partition, Range], sources: Collection[Partition]) -> None:
         """Look for records outside the range that explain surplus lines."""
-        times = None if self._routing.sink.append_time else judge.times  # append times are not the records' times
+        times = None if self.routing.sink.append_time else judge.times  # append times are not the records' times
         since = min(times) if times else 0
-        begins = self._readers.sources.offsets_at(sources, since)
-        first = self._readers.sources.offsets_at(sources, 0)
-        marks = self._readers.sources.watermarks(sources)
+        begins = self.readers.sources.offsets_at(sources, since)
+        first = self.readers.sources.offsets_at(sources, 0)
+        marks = self.readers.sources.watermarks(sources)
         judge.read_whole = {each for each, begin in begins.items() if begin == first.get(each)}
         spans = {}
         for each, (_, end, _) in marks.items():
@@ -170,11 +151,8 @@ class Auditor:
             spans[each] = list(judged[each].rest(begin, end)) if each in judged else [Span(begin, end)]
         for records in self._source_records(spans):
             chosen = [each for each in records if times is None or each.timestamp in times]
-            if not all(map(judge.explain, self._fates(chosen))):
+            if not all(map(judge.explain, self.cleanse.of(chosen))):
                 return
-
-    def _fates(self, records: Sequence[Record]) -> Sequence[Fate]:
-        return self._cleanse.of(records) if records else []
 
 
 def refuse_lost_times(routing: Routing) -> None:
@@ -216,25 +194,17 @@ def stable_ends(
 
 
 class Scope(NamedTuple):
-    """
-    What to audit.
-
-    Args:
-        tasks: the service's, with any timestamp allowed: a topic may have taken then what it would refuse now.
-        sources: all source partitions.
-        judged: what is judged of them.
-        left_out: what cannot be.
-        ends: the ends of the partitions of sink and dead letters.
-        times: every line with a timestamp between these must have a record; None in a sample.
-    """
+    """What to audit of all the sources."""
 
     tasks: TaskConfig
+    """The service's, with any timestamp allowed: a topic may have taken then what it would refuse now."""
     routing: Routing
     sources: Sequence[Partition]
     judged: Mapping[Partition, Range]
     left_out: Sequence[LeftOut]
     ends: Mapping[Partition, End]
     times: tuple[int, float] | None
+    """Every line with a timestamp between these must have a record; None in a sample."""
 
     @classmethod
     def of(cls, settings: Config, kafka: Clients, since: int, until: int | None, sample: float | None) -> Scope:
@@ -249,7 +219,8 @@ class Scope(NamedTuple):
         """
         tasks, found = task_config(settings, kafka.destinations, NOBODY), offsets_of(settings, kafka)
         topics = [kafka.topics.destination(name) for name in sorted({each.partition.topic for each in found})]
-        routing = Routing.of(tasks, topics)
+        by_key, compacted = tasks.sink_partitioner is Partitioner.KEY, any(each.compacted for each in topics)
+        routing = Routing(tasks.sink, tasks.dead_letters, by_key, tasks.lineage, compacted)
         refuse_lost_times(routing)
         led = [each.partition for each in found if each.watermarks is not None]
         outputs = (tasks.sink, tasks.dead_letters)
@@ -277,13 +248,8 @@ class Scope(NamedTuple):
         return sum(each.offsets for each in self.judged.values())
 
     def audit(self, cleanse: Cleanse, readers: Readers, advance: Callable[[int], object]) -> list[Verdict]:
-        """
-        Compare the source with the output; `advance` receives the number of records read.
-
-        Raises:
-            ConfigError: more records must be compared together than fit into memory.
-        """
-        auditor = Auditor(cleanse, readers, self.routing, self.ends, self.times, advance=advance)
+        """Compare the source with the output. Raises ConfigError if that takes too much memory; see `Auditor`."""
+        auditor = Auditor(cleanse, readers, self.routing, self.ends, self.times, advance)
         return [
             auditor.compare(sources, {each: self.judged[each] for each in sources if each in self.judged})
             for sources in self._packs()

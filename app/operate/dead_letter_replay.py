@@ -23,7 +23,7 @@ from app.headers import REPLAYS, SOURCE, TOPIC_ID
 from app.model import NOBODY, CommittedOffset, Partition, TaskConfig
 from app.operate.dead_letters import DeadLetterReader, Letter, Selection
 from app.operate.ledger import Remainder, ReplayLedger, Waiting
-from app.operate.reading import Cleanse, Reader, Span, read
+from app.operate.reading import Cleanse, Reader, Span, read, whole
 from app.operate.replay import refuse_own_topics
 from app.records import Fate, OutgoingRecord, Record
 from app.topics import LEDGER, PARKING, OwnTopics
@@ -50,22 +50,17 @@ class Tally:
 
     @property
     def failed(self) -> int:
-        """How many fail again."""
         return self.now.total()
 
     @property
     def replayed(self) -> int:
-        """How many were replayed, whatever the outcome."""
         return self.cleansed + self.failed
 
     def rows(self) -> list[tuple[str, int, int]]:
-        """Return each reason with its counts then and now, the most frequent then first."""
-        reasons = [reason for reason, _ in self.then.most_common()]
-        reasons += [reason for reason, _ in self.now.most_common() if reason not in self.then]
+        reasons = dict.fromkeys(reason for counts in (self.then, self.now) for reason, _ in counts.most_common())
         return [(reason, self.then[reason], self.now[reason]) for reason in reasons]
 
     def as_json(self) -> dict[str, Any]:
-        """Return the counts for `--json`."""
         return {
             "replayed": self.replayed,
             "cleansed": self.cleansed,
@@ -88,7 +83,8 @@ class PartitionWriter(Protocol):
 
         Raises:
             Refused: Kafka rejects a record; nothing is written, and the writer stays usable.
-            Fenced, Transient: nothing more can be written.
+            NotUsable: another replay has taken over.
+            Unreachable: it is unknown whether they were written.
         """
 
 
@@ -99,10 +95,7 @@ class Replays(Protocol):
         """Return where earlier replays stopped, without disturbing any."""
 
     def make_room(self, topic: str, partitions: int, settings: Mapping[str, str]) -> list[Partition]:
-        """Create a topic if it is missing; return its partitions."""
-
-    def entries(self, place: Partition) -> Iterable[Record]:
-        """Yield all committed records of a partition; none if it does not exist."""
+        """Create a topic if it is missing; return its partitions. Raises Unreachable or NotUsable."""
 
     def open(
         self, partitions: Collection[Partition], others: Collection[Partition]
@@ -112,19 +105,11 @@ class Replays(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """
-    What to replay, and how.
-
-    Args:
-        limit: how many dead letters at most; None for all.
-        attempts: how often one may be replayed before it is parked.
-        parking: the parking topic and its number of partitions.
-    """
+    """How many dead letters of a selection to replay at most, and how often one may fail before it is parked."""
 
     selection: Selection
     limit: int | None
     attempts: int
-    parking: tuple[str, int]
 
 
 class DeadLetterReplay:
@@ -140,13 +125,7 @@ class DeadLetterReplay:
         """The offset of its first dead letter left for a later replay."""
         self.tally = Tally()
 
-    @property
-    def enough(self) -> bool:
-        """Whether the limit is reached."""
-        return self._is_enough(0)
-
     def dry_run(self, records: Iterable[Record]) -> None:
-        """Count the outcomes of dead letters, and write nothing."""
         for waiting, fate in self._fates(records):
             self.ledger.cleansed(waiting)  # a second one of the same record would not be replayed either
             self._count(waiting, fate)
@@ -154,12 +133,7 @@ class DeadLetterReplay:
     def run(
         self, span: Remainder, batches: Iterable[Sequence[Record]], writer: PartitionWriter
     ) -> Iterator[tuple[int, int]]:
-        """
-        Replay a partition; yield the numbers replayed and read after each batch.
-
-        Raises:
-            NotUsable, Unreachable: the replay cannot continue; committed work counts.
-        """
+        """Replay a partition; yield the numbers replayed and read after each batch."""
         self._span, self._left_at = span, span.first_left
         writer.commit([], span.begin, self._metadata(span.begin))  # positions only grow
         for records in batches:
@@ -168,7 +142,7 @@ class DeadLetterReplay:
                 if fates := self._fates(records):
                     self._commit(fates, position, writer)
                 yield len(fates), len(records)
-            if self.enough:
+            if self.is_enough():
                 return
         writer.commit([], span.end, self._metadata(span.end))
 
@@ -177,7 +151,7 @@ class DeadLetterReplay:
 
     def _fates(self, records: Iterable[Record]) -> list[tuple[Waiting, Fate]]:
         taken = self._taken(records)
-        return list(zip(taken, self._cleanse.of([each.record for each in taken]), strict=True)) if taken else []
+        return list(zip(taken, self._cleanse.of([each.record for each in taken]), strict=True))
 
     def _taken(self, records: Iterable[Record]) -> list[Waiting]:
         taken: list[Waiting] = []
@@ -187,18 +161,18 @@ class DeadLetterReplay:
             if waiting is None:
                 self.tally.not_replayable += 1
             elif self.ledger.holds(waiting) or any(
-                waiting.is_of(each.letter.topic_id) for each in sources[waiting.source]
+                waiting.is_of(each.letter.topic_id) for each in sources[waiting.letter.origin]
             ):
                 self.tally.handled += 1
-            elif not self._plan.selection.takes(letter) or self._is_enough(len(taken)):
+            elif not self._plan.selection.takes(letter) or self.is_enough(len(taken)):
                 self.tally.not_chosen += 1
                 self._left_at = record.offset if self._left_at is None else self._left_at
             else:
                 taken.append(waiting)
-                sources[waiting.source].append(waiting)
+                sources[waiting.letter.origin].append(waiting)
         return taken
 
-    def _is_enough(self, more: int) -> bool:
+    def is_enough(self, more: int = 0) -> bool:
         return self._plan.limit is not None and self.tally.replayed + more >= self._plan.limit
 
     def _commit(self, fates: Sequence[tuple[Waiting, Fate]], position: int, writer: PartitionWriter) -> None:
@@ -218,9 +192,8 @@ class DeadLetterReplay:
             self._count(waiting, fate)
 
     def _refused(self, waiting: Waiting, fate: Fate, cause: str) -> tuple[Waiting, Fate]:
-        """Return the outcome of a dead letter whose line Kafka rejects."""
         if fate.reason:
-            msg = f"Kafka no longer accepts the dead letter {waiting.letter.place} of {waiting.source}: {cause}"
+            msg = f"Kafka no longer accepts the dead letter {waiting.letter.place} of {waiting.letter.origin}: {cause}"
             raise NotUsable(msg, f"fix the limits of {fate.to.topic} and of the parking topic")
         return waiting, self._cleanse.refused(waiting.record, cause)
 
@@ -228,19 +201,15 @@ class DeadLetterReplay:
         count = REPLAYS, b"%d" % (waiting.replays + 1)
         if not fate.reason:
             kept = [each for each in fate.written.headers if each[0] != SOURCE]
-            headers = [*kept, (SOURCE, waiting.source.encode()), count]
+            headers = [*kept, (SOURCE, waiting.letter.origin.encode()), count]
             return (fate.to, fate.written._replace(headers=headers)), self.ledger.cleansed(waiting)
         ids = [(TOPIC_ID, topic_id.encode())] if (topic_id := waiting.letter.topic_id) else []
         headers = [*fate.written.headers, *ids, count]
-        to = self._parking_of(fate.to) if self._parks(waiting) else fate.to
+        to = Partition(PARKING.format(fate.to.topic), fate.to.number) if self._parks(waiting) else fate.to
         return (to, fate.written._replace(headers=headers)), self.ledger.failed(waiting)
 
     def _parks(self, waiting: Waiting) -> bool:
         return waiting.replays + 1 >= self._plan.attempts
-
-    def _parking_of(self, dead_letter: Partition) -> Partition:
-        topic, partitions = self._plan.parking
-        return Partition(topic, dead_letter.number % partitions)
 
     def _count(self, waiting: Waiting, fate: Fate) -> None:
         self.tally.then[waiting.letter.reason] += 1
@@ -270,36 +239,21 @@ def replaying(settings: Config, clients: Clients, into: str | None) -> TaskConfi
 
 
 class Session:
-    """
-    A replay of the chosen dead letters, with the clients that it needs.
-
-    Args:
-        tasks: as `replaying` returns them.
-        kafka: reads and writes for the replays' group.
-        reader: reads the dead letters.
-    """
+    """A replay of the chosen dead letters, with the clients that it needs; `tasks` are those of `replaying`."""
 
     def __init__(
-        self,
-        tasks: TaskConfig,
-        plan: tuple[Selection, int | None, int],
-        cleanse: Cleanse,
-        *,
-        clients: Clients,
-        kafka: Replays,
-        reader: Reader,
+        self, tasks: TaskConfig, plan: Plan, cleanse: Cleanse, *, clients: Clients, kafka: Replays, reader: Reader
     ) -> None:
         topic = tasks.dead_letters
-        selection, limit, attempts = plan
-        parking = PARKING.format(topic.topic), topic.partitions
         ledger = ReplayLedger(LEDGER.format(topic.topic), tasks.sink.topic)
-        self.replay = DeadLetterReplay(Plan(selection, limit, attempts, parking), ledger, cleanse)
+        self.replay = DeadLetterReplay(plan, ledger, cleanse)
         self._tasks = tasks
         self._kafka = kafka
         self._reader = reader
         letters = DeadLetterReader(topic.topic, clients.destinations, reader)
+        self._topics = clients.destinations
         self._watermarks = letters.watermarks()
-        self._wanted = letters.spans(self._watermarks, selection)
+        self._wanted = letters.spans(self._watermarks, plan.selection)
 
     @property
     def length(self) -> int:
@@ -316,22 +270,17 @@ class Session:
             for records in self._batches(span):
                 self.replay.dry_run(records)
                 advance(len(records))
-                if self.replay.enough:
+                if self.replay.is_enough():
                     return
 
     def carry_out(self, pace: Pace, advance: Callable[[int], object]) -> None:
-        """
-        Replay; call `advance` with the number of offsets done.
-
-        Raises:
-            NotUsable, Unreachable: the replay cannot continue; committed work counts.
-        """
+        """Replay; call `advance` with the number of offsets done. After an error, committed work counts."""
         with self._kafka.open([*self._watermarks], [*self._watermarks, *self._make_room()]) as writers:
             self._read_ledger()  # only now: the fence has ended all other writers
             for partition, writer, committed in writers:
                 span = self._span(partition, committed)
                 advance(span.begin - self._wanted[partition].begin)
-                if span.length and not self.replay.enough:
+                if span.length and not self.replay.is_enough():
                     for replayed, done in self.replay.run(span, steps(self._batches(span), pace.step(STEP)), writer):
                         advance(done)
                         pace.wait(replayed)
@@ -341,14 +290,17 @@ class Session:
         return Remainder.of(self._tasks.sink.topic, committed, at)
 
     def _make_room(self) -> Iterator[Partition]:
-        """Create the ledger and parking topics if they are missing; yield their partitions."""
         topic = self._tasks.dead_letters
         yield from self._kafka.make_room(LEDGER.format(topic.topic), 1, {"cleanup.policy": "compact"})
         yield from self._kafka.make_room(PARKING.format(topic.topic), topic.partitions, {"retention.ms": "-1"})
 
     def _read_ledger(self) -> None:
-        for record in self._kafka.entries(self.replay.ledger.place):
-            self.replay.ledger.read(record)
+        ledger, place = self.replay.ledger, self.replay.ledger.place
+        if self._topics.source_topics([place.topic], None, [place.topic]):  # a dry run does not create it
+            marks = whole([place], self._topics.watermarks([place]))[place]
+            for records in read(self._reader, {place: Span(marks.log_start, marks.last_stable)}):
+                for record in records:
+                    ledger.read(record)
 
     def _batches(self, span: Remainder) -> Iterator[list[Record]]:
         return read(self._reader, {span.partition: Span(span.begin, span.end)})
@@ -375,11 +327,9 @@ class Pace:
         self._due = clock()
 
     def step(self, most: int) -> int:
-        """Return how many dead letters may be replayed at once."""
         return most if self._rate is None else min(most, max(1, self._rate // 4))
 
     def wait(self, replayed: int) -> None:
-        """Wait until the rate allows this many."""
         if self._rate is not None:
             self._due = max(self._due, self._clock() - 1) + replayed / self._rate
             self._sleep(max(0.0, self._due - self._clock()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,18 +30,15 @@ class Letter:
 
     @classmethod
     def of(cls, record: Record) -> Letter:
-        """Parse a record of the dead-letter topic."""
         told = ours(record.headers) or as_text(record.headers)
         return cls(record, {name.removeprefix(ERRORS): text for name, text in told.items() if name.startswith(ERRORS)})
 
     @property
     def reason(self) -> str:
-        """Why its record was rejected."""
         return self.errors.get("exception.class.name", NO_REASON)
 
     @property
     def detail(self) -> str:
-        """A sentence about the reason."""
         return self.errors.get("exception.message", "")
 
     @property
@@ -51,16 +49,13 @@ class Letter:
 
     @property
     def topic_id(self) -> str:
-        """The source topic's id; empty if the headers do not say."""
         return self.errors.get("topic.id", "")
 
     @property
     def place(self) -> str:
-        """Its place in the dead-letter topic, as `partition@offset`."""
         return f"{self.record.partition.number}@{self.record.offset}"
 
     def as_json(self) -> dict[str, Any]:
-        """Return the fields that `ls` shows."""
         return {
             "partition": self.record.partition.number,
             "offset": self.record.offset,
@@ -73,13 +68,9 @@ class Letter:
         }
 
     def with_content(self) -> dict[str, Any]:
-        """Return the fields that `show` shows."""
-        headers = [[name, text_of(value)] for name, value in self.record.headers]
-        return self.as_json() | {
-            "key": text_of(self.record.key),
-            "value": text_of(self.record.value),
-            "headers": headers,
-        }
+        key, value = text_of(self.record.key), text_of(self.record.value)
+        headers = [[name, text_of(each)] for name, each in self.record.headers]
+        return self.as_json() | {"key": key, "value": value, "headers": headers}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,35 +81,24 @@ class Selection:
     until: int | None = None
     reasons: Collection[str] = ()
 
-    @property
-    def takes_all(self) -> bool:
-        """Whether everything is selected."""
-        return self == Selection()
-
-    def of(self, records: Iterable[Record]) -> Iterator[Letter]:
-        """Return the selected dead letters."""
-        return filter(self.takes, map(Letter.of, records))
-
     def takes(self, letter: Letter) -> bool:
-        """Return whether a dead letter is selected."""
         early = self.since is not None and letter.record.timestamp < self.since
         late = self.until is not None and letter.record.timestamp >= self.until
         return not (early or late) and (not self.reasons or letter.reason in self.reasons)
 
 
 def last_written(
-    watermarks: Mapping[Partition, Watermarks], limit: int, read: Callable[[dict[Partition, int]], Iterable[Letter]]
+    watermarks: Mapping[Partition, Watermarks], limit: int, read: Callable[[dict[Partition, Span]], Iterable[Letter]]
 ) -> list[Letter]:
     """
     Return the newest dead letters without reading the whole topic.
 
-    Control records and aborted ones take offsets, so how far back to read is found by trial. `read` reads from these
-    offsets to the ends.
+    Control records and aborted ones take offsets, so how far back to read is found by trial.
     """
     reach = 2 * limit
     while True:
         starts = {each: max(marks.log_start, marks.last_stable - reach) for each, marks in watermarks.items()}
-        found = list(read(starts))
+        found = list(read({each: Span(starts[each], marks.last_stable) for each, marks in watermarks.items()}))
         counts = Counter(letter.record.partition for letter in found)
         if all(counts[each] >= limit or starts[each] == marks.log_start for each, marks in watermarks.items()):
             return newest(found, limit)
@@ -151,37 +131,29 @@ class DeadLetterReader:
         return {each: span_between(of, begins[each], None) for each, of in marks.items()}
 
     def chosen(self, selection: Selection) -> Iterator[Letter]:
-        """Yield the selected dead letters."""
-        return selection.of(self._between(self.spans(self.watermarks(), selection)))
+        return filter(selection.takes, self._between(self.spans(self.watermarks(), selection)))
 
     def newest(self, selection: Selection, limit: int) -> list[Letter]:
         """Return the newest of the selected dead letters, oldest first."""
-        if not selection.takes_all:
-            return newest(self.chosen(selection), limit)
-        marks = self.watermarks()
-
-        def read_from(starts: Mapping[Partition, int]) -> Iterator[Letter]:
-            return map(Letter.of, self._between({each: Span(starts[each], marks[each].last_stable) for each in starts}))
-
-        return last_written(marks, limit, read_from)
+        if selection == Selection():
+            return last_written(self.watermarks(), limit, self._between)
+        return newest(self.chosen(selection), limit)
 
     def at(self, number: int, offset: int) -> Letter | None:
-        """Return one dead letter; None if there is none."""
         partition = Partition(self._topic, number)
         marks = self.watermarks(only=partition).get(partition)
         if marks is None or not marks.log_start <= offset < marks.last_stable:
             return None
-        records = self._between({partition: Span(offset, offset + 1)})
-        return next((Letter.of(each) for each in records if each.offset == offset), None)
+        found = self._between({partition: Span(offset, offset + 1)})
+        return next((each for each in found if each.record.offset == offset), None)
 
     def watermarks(self, only: Partition | None = None) -> Mapping[Partition, Watermarks]:
-        """Return the watermarks of all partitions, or of only one."""
         known = self._topics.source_topics([self._topic], None, ())[self._topic]
         partitions = [each for each in partitions_of([known]) if only in (None, each)]
         return whole(partitions, self._topics.watermarks(partitions))
 
-    def _between(self, spans: Mapping[Partition, Span]) -> Iterator[Record]:
-        return chain.from_iterable(read(self._reader, spans))
+    def _between(self, spans: Mapping[Partition, Span]) -> Iterator[Letter]:
+        return map(Letter.of, chain.from_iterable(read(self._reader, spans)))
 
 
 @dataclass(slots=True)
@@ -195,12 +167,10 @@ class Statistics:
 
     @property
     def total(self) -> int:
-        """How many there are."""
         return self.reasons.total()
 
     @classmethod
     def of(cls, letters: Iterable[Letter]) -> Statistics:
-        """Count dead letters."""
         counted = cls()
         for letter in letters:
             at = letter.record.timestamp
@@ -211,19 +181,12 @@ class Statistics:
         return counted
 
     def rows(self) -> Sequence[tuple[str, int, float]]:
-        """Return reason, count and percentage, the most frequent first."""
         return [(reason, count, 100 * count / self.total) for reason, count in self.reasons.most_common()]
 
 
 def place_of(text: str) -> tuple[int, int]:
-    """
-    Parse `partition@offset`.
-
-    Raises:
-        ValueError: the text has another form.
-    """
-    number, _, offset = text.partition("@")
-    if not (number.isascii() and number.isdecimal() and offset.isascii() and offset.isdecimal()):
+    """Parse `partition@offset`; raise ValueError if the text has another form."""
+    if (place := re.fullmatch(r"(\d+)@(\d+)", text, re.ASCII)) is None:
         msg = f"{text!r} is not a place: write partition@offset, as winnow dlq ls shows it"
         raise ValueError(msg)
-    return int(number), int(offset)
+    return int(place[1]), int(place[2])

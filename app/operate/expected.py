@@ -51,7 +51,6 @@ class Expected:
         return True
 
     def seal(self) -> None:
-        """Prepare for lookups."""
         offsets, contents = array("q"), array("q")
         for partition in sorted(self._added):
             self._partitions.append(partition)
@@ -69,15 +68,12 @@ class Expected:
         return len(self.marks)
 
     def origin(self, row: int) -> Origin:
-        """Return a row's record."""
         return Origin(self._partitions[bisect_right(self._begins, row) - 1], self._offsets[row])
 
     def content(self, row: int) -> int:
-        """Return the hash of a row's expected output."""
         return self._contents[row]
 
     def row(self, origin: Origin) -> int | None:
-        """Return a record's row; None if it was not added."""
         place = bisect_left(self._partitions, origin.partition)
         if place == len(self._partitions) or self._partitions[place] != origin.partition:
             return None

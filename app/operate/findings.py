@@ -32,22 +32,16 @@ class Defect(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """
-    Something that is wrong.
-
-    Args:
-        origin: the source record; None if no record explains what was found.
-        found_at: the place in the sink or the dead letters; empty if nothing was found.
-        detail: what was expected, and what was found.
-    """
+    """Something that is wrong."""
 
     kind: Defect
     origin: Origin | None
+    """The source record; None if no record explains what was found."""
     found_at: str
+    """The place in the sink or the dead letters; empty if nothing was found."""
     detail: str
 
     def as_json(self) -> dict[str, Any]:
-        """Return the finding for `--json`."""
         (topic, number), offset = self.origin or ((None, None), None)
         return {
             "kind": self.kind.value,
@@ -59,24 +53,16 @@ class Finding:
         }
 
 
-def in_order(findings: Iterable[Finding]) -> list[Finding]:
-    """Sort findings in source order; those without a record come last."""
-    return sorted(findings, key=lambda each: (each.origin is None, each.origin or (), each.kind, each.found_at))
-
-
 def counted(findings: Iterable[Finding]) -> dict[str, int]:
-    """Count the findings of each kind."""
     counts = Counter(each.kind for each in findings)
     return {kind.value.replace(" ", "_"): counts[kind] for kind in Defect}
 
 
 def str_of(record: Record) -> str:
-    """Return a record's place."""
     return f"{record.partition}@{record.offset}"
 
 
 def shown(value: bytes | None) -> str:
-    """Return the beginning of a value."""
     text = text_of(value) or ""
     return repr(text if len(text) <= SHOWN else f"{text[:SHOWN]}…")
 
@@ -96,7 +82,6 @@ def missing(fate: Fate, instead: Record | None) -> Finding:
 
 
 def other_line(fate: Fate, line: Record) -> Finding:
-    """Return the finding of a line that is not the expected one."""
     written, origin = fate.written, Origin(fate.record.partition, fate.record.offset)
     if fate.reason:
         detail = f"rejected now for {fate.reason}, found {shown(line.value)}"

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from app.model import Partition
 from app.operate.expected import JUDGED, LETTER, LINE, MISSING, REJECT, REPLAYED, Origin
-from app.operate.findings import Defect, Finding, again, in_order, missing, other_letter, other_line, shown, str_of
+from app.operate.findings import Defect, Finding, again, missing, other_letter, other_line, shown, str_of
 from app.operate.matching import ELSEWHERE, Matching
 from app.operate.ranges import Why
 from app.operate.reading import Span
@@ -20,35 +20,24 @@ from app.records import Fate, Record
 
 
 class Log(NamedTuple):
-    """
-    A partition of the sink or of the dead letters.
-
-    Args:
-        begin: its first offset after it was read.
-        stable: whether everything in it when the audit began was committed or aborted.
-        older: whether it holds a record older than the range.
-    """
+    """A partition of the sink or of the dead letters; see `End`."""
 
     begin: int
+    """Its first offset after it was read."""
     stable: bool
     older: bool
+    """Whether it holds a record older than the range."""
 
 
 class Verdict(NamedTuple):
-    """
-    The result for some source partitions.
-
-    Args:
-        judged: how many records were judged.
-        known_by_text: how many lines were matched by text alone, for lack of a header or their record's timestamp.
-        findings: what is wrong, in source order.
-        not_judged: how many records and lines could not be judged, by reason.
-    """
+    """The result for some source partitions, with the numbers of records."""
 
     judged: int
     known_by_text: int
+    """How many lines were matched by text alone, for lack of a header or their record's timestamp."""
     findings: list[Finding]
     not_judged: Counter[Why]
+    """How many records and lines could not be judged."""
 
 
 class Judge:
@@ -127,7 +116,6 @@ class Judge:
 
     @property
     def wanted(self) -> dict[Partition, Span]:
-        """The spans of the records to examine again."""
         spans: dict[Partition, Span] = {}
         for row in filter(self._is_wanted, range(len(self._matching.expected))):
             source, offset = self._matching.expected.origin(row)
@@ -135,7 +123,6 @@ class Judge:
         return spans
 
     def wants(self, record: Record) -> bool:
-        """Whether to examine a record again."""
         row = self._matching.expected.row(Origin(record.partition, record.offset))
         return row is not None and self._is_wanted(row)
 
@@ -144,7 +131,6 @@ class Judge:
         return bool(marks & MISSING) or row in self._matching.instead or row in self._matching.letters
 
     def examine(self, fate: Fate) -> None:
-        """Examine a wanted record."""
         row = self._matching.expected.row(Origin(fate.record.partition, fate.record.offset))
         assert row is not None  # it is wanted
         marks = self._matching.expected.marks
@@ -170,7 +156,6 @@ class Judge:
 
     @property
     def lines_wanted(self) -> bool:
-        """Whether to read the lines again, because some may have replaced missing ones."""
         return bool(self._instead)
 
     def look_at(self, record: Record) -> None:
@@ -194,11 +179,11 @@ class Judge:
         return bool(surplus)
 
     def verdict(self) -> Verdict:
-        """Return the findings and counts."""
         of_suspects = list(self._of_suspects())
         changed = {each.found_at for each in of_suspects}
         strangers = [each for each in self._of_surplus() if each.found_at not in changed]
-        found = in_order([*self._matching.findings, *of_suspects, *strangers, *self._of_orphans()])
+        found = [*self._matching.findings, *of_suspects, *strangers, *self._of_orphans()]
+        found.sort(key=lambda each: (each.origin is None, each.origin or (), each.kind, each.found_at))
         judged = self._matching.judged - self._left_out
         return Verdict(judged, self._matching.known_by_text, found, self._not_judged)
 

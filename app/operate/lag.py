@@ -33,27 +33,20 @@ class FirstRecords(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
-    """
-    How far the group is behind in one partition.
-
-    Args:
-        committed: None if there is no committed offset.
-        watermarks: None if its broker does not answer.
-        seconds: the age of the first unread record; 0 if none waits, None if unknown.
-        topic_id: empty if the broker gives none.
-        trouble: why no task can work on it; None if nothing is known.
-    """
+    """How far the group is behind in one partition."""
 
     partition: Partition
     committed: CommittedOffset | None
     watermarks: Watermarks | None
+    """None if its broker does not answer."""
     seconds: float | None = None
+    """The age of the first unread record; 0 if none waits, None if unknown."""
     topic_id: str = ""
     trouble: PartitionError | None = None
+    """Why no task can work on it; None if nothing is known."""
 
     @property
     def offset(self) -> int | None:
-        """The committed offset; None if there is none or it is corrupt."""
         return None if self.committed is None or self.committed.corrupt else self.committed.offset
 
     @property
@@ -71,7 +64,6 @@ class PartitionLag:
 
     @property
     def problem(self) -> str:
-        """The problem of the partition or its offset; empty if there is none."""
         if self.watermarks is None:
             return NO_ANSWER
         if self.trouble is not None:
@@ -90,7 +82,6 @@ class PartitionLag:
         return OffsetMetadata.parse(self.committed.metadata if self.committed else "")
 
     def stored_as_json(self) -> dict[str, Any]:
-        """Return the stored offset for `--json`."""
         metadata = self.metadata
         return {
             **self.partition.as_json(),
@@ -105,7 +96,6 @@ class PartitionLag:
         }
 
     def as_json(self) -> dict[str, Any]:
-        """Return the lag for `--json`."""
         log_start, last_stable, high_watermark = self.watermarks or (None, None, None)
         return {
             **self.partition.as_json(),
@@ -148,12 +138,7 @@ def offsets_of(config: Config, clients: Clients) -> list[PartitionLag]:
 
 
 def measure(config: Config, clients: Clients, first_records: FirstRecords, now: float) -> list[PartitionLag]:
-    """
-    Return how far the group is behind in every source partition, in order; `now` is in seconds since the epoch.
-
-    Raises:
-        Unreachable, NotUsable: Kafka or the offset store does not answer, or rejects the request.
-    """
+    """Return the lag of every source partition, in order; `now` is in seconds since the epoch."""
     found = offsets_of(config, clients)
     undeliverable = _undeliverable(config, clients, [each.partition for each in found])
     found = [replace(each, trouble=each.trouble or undeliverable.get(each.partition)) for each in found]
@@ -193,7 +178,6 @@ def unknown(found: Sequence[PartitionLag]) -> str:
 
 
 def summed(found: Sequence[PartitionLag]) -> dict[str, Any]:
-    """Return the group's totals for `--json`, of what is known."""
     return {
         "lag": sum(each.lag or 0 for each in found),
         "max_lag": max((each.lag or 0 for each in found), default=0),

@@ -24,22 +24,11 @@ _CUT = re.compile(r"; cut from \d+ bytes, SHA-256 [0-9a-f]{64}$")
 
 
 class Waiting(NamedTuple):
-    """
-    A dead letter that can be replayed.
-
-    Args:
-        record: the source record, as the service read it.
-        replays: how often it has failed again.
-    """
+    """A dead letter that can be replayed, its source record as the service read it, and how often it failed again."""
 
     letter: Letter
     record: Record
     replays: int
-
-    @property
-    def source(self) -> str:
-        """The source record, as `topic-partition@offset`."""
-        return self.letter.origin
 
     def is_of(self, topic_id: str) -> bool:
         """Whether its record was in the topic with this id; an unknown id matches any."""
@@ -52,38 +41,20 @@ class Waiting(NamedTuple):
         origin, own = origin_of(stands.headers), ours(stands.headers)
         if origin is None or _CUT.search(letter.detail):
             return None
-        stamp = whole_number(own.get(f"{ERRORS}timestamp", ""))
-        return cls(
-            letter,
-            Record(
-                *origin,
-                stands.timestamp if stamp is None else stamp,
-                stands.key,
-                stands.value,
-                theirs(stands.headers),
-            ),
-            whole_number(own.get(REPLAYS, "")) or 0,
-        )
-
-
-def _is_number(text: str) -> bool:
-    """Return whether text is a decimal number."""
-    return text.isascii() and text.isdecimal()
+        moved = whole_number(own.get(f"{ERRORS}timestamp", ""))
+        timestamp = stands.timestamp if moved is None else moved
+        record = Record(*origin, timestamp, stands.key, stands.value, theirs(stands.headers))
+        return cls(letter, record, whole_number(own.get(REPLAYS, "")) or 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Remainder:
-    """
-    What a replay may read of one dead-letter partition, from `begin` up to but excluding `end`.
-
-    Args:
-        destination: the topic that lines go to.
-        settled: by destination, the offset before which every dead letter has been handled.
-    """
+    """What a replay may read of one dead-letter partition, from `begin` up to but excluding `end`."""
 
     partition: Partition
     destination: str
     settled: Mapping[str, int]
+    """By destination topic, the offset before which every dead letter has been handled."""
     begin: int
     end: int
 
@@ -95,13 +66,12 @@ class Remainder:
         partition, wanted, watermarks = at
         version, *words = (committed.metadata if committed else "").split() or [""]
         known = dict(word.partition("=")[::2] for word in words) if version == VERSION else {}
-        settled = {topic: int(text) for topic, text in known.items() if _is_number(text)}
+        settled = {topic: offset for topic, text in known.items() if (offset := whole_number(text)) is not None}
         settled[destination] = max(watermarks.log_start, settled.get(destination, 0))
         return cls(partition, destination, settled, max(wanted, settled[destination]), watermarks.last_stable)
 
     @property
     def length(self) -> int:
-        """How many offsets there are to read."""
         return max(0, self.end - self.begin)
 
     @property
@@ -136,31 +106,31 @@ class ReplayLedger:
         """Read a record of the ledger's topic; up to 0.2 keys have no topic id and values end with a timestamp."""
         which, _, destination = (record.key or b"").decode(errors="replace").partition(">")
         source, _, topic_id = which.partition("#")
-        replays = (record.value or b"").decode(errors="replace").partition(" ")[0]
-        if not _is_number(replays):
+        replays = whole_number((record.value or b"").decode(errors="replace").partition(" ")[0])
+        if replays is None:
             return
         if not destination:
-            self._replays[source][topic_id] = int(replays)
+            self._replays[source][topic_id] = replays
         elif destination == self._destination:
             self._cleansed[source].add(topic_id)
 
     def holds(self, waiting: Waiting) -> bool:
         """Whether an earlier replay handled this dead letter or wrote its line."""
-        handled = (replays for each, replays in self._replays[waiting.source].items() if waiting.is_of(each))
-        is_cleansed = any(waiting.is_of(each) for each in self._cleansed[waiting.source])
+        handled = (replays for each, replays in self._replays[waiting.letter.origin].items() if waiting.is_of(each))
+        is_cleansed = any(waiting.is_of(each) for each in self._cleansed[waiting.letter.origin])
         return is_cleansed or max(handled, default=-1) >= waiting.replays
 
     def failed(self, waiting: Waiting) -> tuple[Partition, OutgoingRecord]:
         """Note that a dead letter failed again; return the ledger record to write."""
-        self._replays[waiting.source][waiting.letter.topic_id] = waiting.replays
+        self._replays[waiting.letter.origin][waiting.letter.topic_id] = waiting.replays
         return self._entry(waiting, "")
 
     def cleansed(self, waiting: Waiting) -> tuple[Partition, OutgoingRecord]:
         """Note that a dead letter's line is written; return the ledger record to write."""
-        self._cleansed[waiting.source].add(waiting.letter.topic_id)
+        self._cleansed[waiting.letter.origin].add(waiting.letter.topic_id)
         return self._entry(waiting, f">{self._destination}")
 
     def _entry(self, waiting: Waiting, destination: str) -> tuple[Partition, OutgoingRecord]:
         topic_id = f"#{waiting.letter.topic_id}" if waiting.letter.topic_id else ""
-        key = f"{waiting.source}{topic_id}{destination}"
+        key = f"{waiting.letter.origin}{topic_id}{destination}"
         return self.place, OutgoingRecord(key.encode(), b"%d" % waiting.replays, [], 0)

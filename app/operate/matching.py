@@ -74,7 +74,6 @@ class Matching:
         """The smallest timestamp in milliseconds of a relevant line."""
 
     def expect(self, fates: Iterable[Fate]) -> None:
-        """Add the expected outcomes of consecutive records."""
         for fate in fates:
             record = fate.record
             judged = record.offset in self.ranges[record.partition]
@@ -85,7 +84,6 @@ class Matching:
             self.oldest = timestamp if self.oldest is None else min(self.oldest, timestamp)
 
     def content_of(self, fate: Fate) -> int:
-        """Return the hash of a record's expected output."""
         written = fate.written
         if fate.reason:
             return hash((fate.reason, written.key, written.value))
@@ -98,17 +96,14 @@ class Matching:
 
     @property
     def lacks_letters(self) -> bool:
-        """Whether an expected dead letter is still missing."""
         return any(marks & (JUDGED | REJECT | LETTER) == JUDGED | REJECT for marks in self.expected.marks)
 
     @property
     def lacks_lines(self) -> bool:
-        """Whether an expected line is still missing, with no dead letter in its place."""
         outcome = REJECT | LINE | REPLAYED | LETTER
         return any(marks & JUDGED and not marks & outcome for marks in self.expected.marks)
 
     def letter(self, record: Record) -> None:
-        """Match a record of the dead-letter topic."""
         if (found := origin_of(record.headers)) is None:
             return
         letter, origin, marks = Letter.of(record), Origin(*found), self.expected.marks
@@ -133,7 +128,6 @@ class Matching:
                 self.refuse_too_much(len(self.letters))
 
     def line(self, record: Record) -> None:
-        """Match a record of the sink."""
         origin, replayed = _named(record.headers)
         self._note_place(record, None if replayed else origin, compacted=self.routing.sink.compacted)
         if origin is None:
@@ -270,12 +264,7 @@ class Matching:
             self.refuse_too_much(len(self.findings))
 
     def refuse_too_much(self, strange: int) -> None:
-        """
-        Limit the mismatches held in memory.
-
-        Raises:
-            WinnowError: there are so many that the configuration is probably not the service's.
-        """
+        """Raise WinnowError if so many do not match that the configuration is probably not the service's."""
         if strange > MOST_STRANGE:
             where = ", ".join(sorted({each.topic for each in self.ranges}))
             sink = self.routing.sink.topic

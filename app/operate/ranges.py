@@ -12,7 +12,7 @@ from enum import StrEnum
 from itertools import chain
 from typing import Any, NamedTuple
 
-from app.model import CommittedOffset, Destination, Partition, Partitioner, TaskConfig
+from app.model import CommittedOffset, Destination, Partition
 from app.operate.lag import PartitionLag
 from app.operate.reading import Span, span_between
 
@@ -51,22 +51,16 @@ class LeftOut(NamedTuple):
     offsets: int | None
 
     def as_json(self) -> dict[str, Any]:
-        """Return the part for `--json`."""
         return {"why": self.why.value, **self.partition.as_json(), "offsets": self.offsets}
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """
-    Offsets of one source partition, in ascending spans that do not overlap.
-
-    Args:
-        judged: the spans to judge.
-        known: the spans to read for that, which extend further on each side.
-    """
+    """Offsets of one source partition, in ascending spans that do not overlap."""
 
     judged: Sequence[Span]
     known: Sequence[Span]
+    """What to read for that, which extends further on each side."""
 
     def __contains__(self, offset: int) -> bool:
         place = bisect_right(self.judged, (offset, math.inf)) - 1
@@ -74,17 +68,14 @@ class Range:
 
     @property
     def offsets(self) -> int:
-        """How many offsets are judged."""
         return sum(end - begin for begin, end in self.judged)
 
     @property
     def end(self) -> int:
-        """The offset after the last known one."""
         return self.known[-1].end if self.known else 0
 
     @property
     def read(self) -> int:
-        """How many offsets are read."""
         return sum(end - begin for begin, end in self.known)
 
     def rest(self, begin: int, end: int) -> Iterator[Span]:
@@ -99,24 +90,18 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """
-    The times to audit, and Kafka's answers about them.
-
-    Args:
-        since: the first time, in milliseconds.
-        until: the time to stop before; None for everything done.
-        begins: the first offset at or after `since`; None if no record is that late.
-        ends: the same for `until`; empty without one.
-        first: the first offset with a record; None if there is none.
-        deleted_before: by topic, a time that all records deleted by retention are older than; None if unknown.
-    """
+    """The times to audit in milliseconds, the last one perhaps open, and Kafka's answers about them."""
 
     since: int
     until: int | None
     begins: Mapping[Partition, int | None]
+    """The first offset at or after `since`; None if no record is that late."""
     ends: Mapping[Partition, int | None]
+    """The same for `until`; empty without one."""
     first: Mapping[Partition, int | None]
+    """The first offset with a record; None if there is none."""
     deleted_before: Mapping[str, int | None] = field(default_factory=dict)
+    """By topic, a time that all records deleted by retention are older than; None if unknown."""
 
 
 def ranges(
@@ -125,10 +110,7 @@ def ranges(
     """
     Return the range to judge of each source partition, and what must be left out.
 
-    Args:
-        found: the committed offsets, which show what the service has done.
-        later: the same, read after the ends of the sink.
-        asked: the times to audit.
+    `found` has the committed offsets, which show what is done; `later` the same, read after the ends of the sink.
     """
     judged: dict[Partition, Range] = {}
     left_out: list[LeftOut] = []
@@ -138,10 +120,10 @@ def ranges(
         if at.watermarks is None or unanswered:
             left_out.append(LeftOut(Why.NO_LEADER, at.partition, None))
             continue
-        wanted = _wanted(at, asked)
+        wanted = span_between(at.watermarks, asked.begins.get(at.partition), asked.ends.get(at.partition))
         if at.offset is None:
             if wanted.begin < wanted.end or nowhere:
-                left_out.append(LeftOut(Why.NO_OFFSET, at.partition, max(0, wanted.end - wanted.begin)))
+                left_out.append(LeftOut(Why.NO_OFFSET, at.partition, wanted.length))
             continue
         done, leaves = _done(at, wanted, asked)
         left_out += leaves
@@ -150,12 +132,6 @@ def ranges(
         known = Span(max(at.watermarks.log_start, done.begin - MARGIN), max(done.end, known_to))
         judged[at.partition] = Range([done], [known])
     return judged, left_out
-
-
-def _wanted(at: PartitionLag, asked: Asked) -> Span:
-    """Return the offsets between the times, up to the last stable offset."""
-    assert at.watermarks is not None  # the caller has checked
-    return span_between(at.watermarks, asked.begins.get(at.partition), asked.ends.get(at.partition))
 
 
 def _done(at: PartitionLag, wanted: Span, asked: Asked) -> tuple[Span, list[LeftOut]]:
@@ -198,40 +174,26 @@ def _windows(whole: Range, chosen: Sequence[int]) -> Range:
 
 @dataclass(frozen=True, slots=True)
 class Routing:
-    """
-    Where the lines and dead letters of a source partition are.
-
-    Args:
-        by_key: whether a line's key chooses its partition.
-        lineage: whether lines name their records. Then they may be in any partition, as there may have been fewer once.
-        compacted_source: whether a source topic is compacted.
-    """
+    """Where the lines and dead letters of a source partition are."""
 
     sink: Destination
     dead_letters: Destination
     by_key: bool = False
     lineage: bool = False
+    """Whether lines name their records. Then they may be in any partition, as there may have been fewer once."""
     compacted_source: bool = False
-
-    @classmethod
-    def of(cls, tasks: TaskConfig, sources: Collection[Destination]) -> Routing:
-        """Return the routing for a configuration and the source topics."""
-        by_key, compacted = tasks.sink_partitioner is Partitioner.KEY, any(each.compacted for each in sources)
-        return cls(tasks.sink, tasks.dead_letters, by_key, tasks.lineage, compacted)
+    """Whether at least one source topic is."""
 
     @property
     def anywhere(self) -> bool:
-        """Whether a record's line may be in any sink partition."""
         return self.by_key or self.lineage
 
     def lines(self, source: Partition) -> list[Partition]:
-        """Return the sink partitions that may hold lines of a source partition."""
         count = self.sink.partitions
         numbers = range(count) if self.anywhere else [source.number % count]
         return [Partition(self.sink.topic, number) for number in numbers]
 
     def letters(self, source: Partition) -> list[Partition]:
-        """Return the dead-letter partitions that may hold its dead letters."""
         count = self.dead_letters.partitions
         numbers = range(count) if self.lineage else [source.number % count]
         return [Partition(self.dead_letters.topic, number) for number in numbers]
@@ -260,5 +222,4 @@ def packed(groups: Sequence[Sequence[Partition]], sizes: Mapping[Partition, int]
 
 
 def distinct(partitions: Iterable[Sequence[Partition]]) -> list[Partition]:
-    """Return each partition once, in order."""
     return sorted(set(chain.from_iterable(partitions)))

@@ -39,7 +39,6 @@ class Span(NamedTuple):
 
     @property
     def length(self) -> int:
-        """How many offsets it has."""
         return max(0, self.end - self.begin)
 
 
@@ -56,12 +55,7 @@ def span_between(marks: Watermarks, begin: int | None, end: int | None) -> Span:
 
 
 def whole(partitions: Iterable[Partition], answers: Mapping[Partition, T]) -> Mapping[Partition, T]:
-    """
-    Return the answers if each of these partitions has one: a missing one must not count as empty.
-
-    Raises:
-        Unreachable: a partition has none.
-    """
+    """Return the answers; raise Unreachable if one is missing, which must not count as empty."""
     silent = sorted(set(partitions) - answers.keys())
     if silent:
         others = f" (and {len(silent) - 1} more)" if len(silent) > 1 else ""

@@ -41,17 +41,11 @@ ONCE_ENDED = "run the same replay again when its producer has ended it"
 
 
 def group_of(group: str, into: str, begin: int, end: int) -> str:
-    """Return the group that holds a replay's positions: one for each range and target."""
     return f"{group}.replay.{into}.{begin}-{end}"
 
 
 def refuse_own_topics(targets: Mapping[str, str], *own: Container[str]) -> None:
-    """
-    Check that a replay writes to none of the service's own topics.
-
-    Raises:
-        ConfigError: one of the targets, given by option, is such a topic; or two are the same.
-    """
+    """Raise ConfigError if one of the targets, by option, is a topic of the service, or two are the same."""
     problems = [
         f"{option}: {topic!r} is one of the service's topics, which must not receive replayed lines"
         for option, topic in targets.items()
@@ -65,14 +59,7 @@ def refuse_own_topics(targets: Mapping[str, str], *own: Container[str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """
-    The part of one source partition to replay.
-
-    Args:
-        committed: the position of earlier attempts.
-        expired: whether retention may have deleted records of the range.
-        hidden: how many offsets behind an open transaction of the source may belong to the range.
-    """
+    """The part of one source partition to replay; `committed` is the position of earlier attempts."""
 
     partition: Partition
     begin: int
@@ -81,7 +68,9 @@ class Part:
     topic_id: str
     log_start: int
     expired: bool = False
+    """Whether retention may have deleted records of the range."""
     hidden: int = 0
+    """How many offsets behind an open transaction of the source may belong to the range."""
 
     @property
     def start(self) -> int:
@@ -92,7 +81,6 @@ class Part:
 
     @property
     def range(self) -> OffsetRange:
-        """The range for a task."""
         committed = None if self.committed is None else self.committed.offset
         return OffsetRange(self.partition, committed, self.start, self.end, self.topic_id, self.log_start)
 
@@ -107,11 +95,7 @@ def parts(
     """
     Return the parts of the source partitions between two times, without those that had no record then.
 
-    Args:
-        positions: the positions of earlier attempts at the same range.
-        begins: the first offset at or after the first time; None if no readable record is that late.
-        ends: the same for the end time.
-        firsts: the first offset with a record; None if there is none.
+    `begins`, `ends` and `firsts` are the first offsets at or after each time, and of all; None if there is none.
     """
     chosen = []
     for at in found:
@@ -123,19 +107,14 @@ def parts(
         hidden = marks.high_watermark - marks.last_stable if ends[at.partition] is None else 0
         if begin < end or expired or hidden:
             done = positions.get(at.partition)
-            part = Part(at.partition, begin, max(begin, end), done, at.topic_id, marks.log_start, expired, hidden)
-            chosen.append(part)
+            end = max(begin, end)
+            chosen.append(Part(at.partition, begin, end, done, at.topic_id, marks.log_start, expired, hidden))
     return chosen
 
 
 class Replay:
     """
-    A replay of a time range, exactly once, in a group and into topics of its own.
-
-    Args:
-        times: the first time, and the time to stop before, in milliseconds since the epoch.
-        into: the topic for cleansed lines.
-        rejects: the topic for rejected records; by default one named after `into`.
+    A replay between two times in milliseconds, exactly once, in a group and into topics of its own.
 
     Raises:
         ConfigError: it would write to one of the service's topics.
@@ -200,7 +179,6 @@ class Replay:
         return sum(positions[each.partition].offset - each.start for each in self._left if each.partition in positions)
 
     def close(self) -> None:
-        """Close the connections."""
         self._store.close()
 
 
@@ -220,7 +198,6 @@ def as_json(part: Part, receipt: Receipt | None) -> dict[str, Any]:
 
 
 def problem_of(part: Part, receipt: Receipt | None) -> str:
-    """Return why a part could not be finished; empty if nothing is known to prevent it."""
     if receipt is None or receipt.outcome is Outcome.DONE:
         return f"{part.hidden} offsets wait behind an open transaction: {ONCE_ENDED}" if part.hidden else ""
     if receipt.outcome is Outcome.FENCED:

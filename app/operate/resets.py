@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -53,7 +54,6 @@ class Reset:
 
     @property
     def committed(self) -> CommittedOffset:
-        """What to store."""
         assert self.offset is not None  # only resets without a problem are carried out
         metadata = OffsetMetadata.restarting(self.at.committed, self.offset, self.at.topic_id)
         return CommittedOffset(self.offset, metadata)
@@ -64,7 +64,6 @@ class Reset:
         return None if self.offset is None or self.at.offset is None else self.offset - self.at.offset
 
     def as_json(self) -> dict[str, Any]:
-        """Return the reset for `--json`."""
         return {
             **self.at.partition.as_json(),
             "current_offset": self.at.offset,
@@ -75,15 +74,8 @@ class Reset:
 
 
 def resets(found: Collection[PartitionLag], target: Target, clients: Clients) -> list[Reset]:
-    """
-    Return the new offset of each partition.
-
-    Raises:
-        Unreachable, NotUsable: Kafka does not answer, or rejects the request.
-    """
-    if target.goal is not Goal.TIME:
-        return [_reset(at, target, {}) for at in found]
-    asked = [at.partition for at in found if at.watermarks is not None]
+    """Return the new offset of each partition. Raises Unreachable or NotUsable if Kafka does not answer or refuses."""
+    asked = [at.partition for at in found if target.goal is Goal.TIME and at.watermarks is not None]
     starts = clients.topics.offsets_at(asked, target.value) if asked else {}
     return [_reset(at, target, starts) for at in found]
 
@@ -117,23 +109,13 @@ def _wanted(at: PartitionLag, target: Target, starts: Mapping[Partition, int | N
 
 
 def refuse_local(settings: Config, clients: Clients) -> None:
-    """
-    Check that the store's offsets can be shown and set.
-
-    Raises:
-        ConfigError: the store keeps none outside the service.
-    """
+    """Raise ConfigError if the store keeps no offsets outside the service."""
     if is_local(clients.offsets):
         raise ConfigError((f"offsets.store: {settings.offsets.store.name} has no offset to set: {RESTART}",))
 
 
 def carry_out(planned: Sequence[Reset], clients: Clients, settings: Config, done: Callable[[], object]) -> None:
-    """
-    Store the new offsets; `done` is called after each.
-
-    Raises:
-        ServiceRuns: the service is running.
-    """
+    """Store the new offsets; call `done` after each. Raises ServiceRuns if the service is running."""
     service, partitions = StoppedService(settings, clients), [each.at.partition for each in planned]
     with service.changing(clients.offsets, partitions) as written:
         for each in planned:
@@ -179,13 +161,13 @@ def _numbers(part: str) -> range:
     return range(int(match[1]), int(match[2] or match[1]) + 1)
 
 
-def seconds_of(text: str) -> float:
-    """
-    Parse a duration: `2h` as in the configuration, or `PT2H` as in kafka-consumer-groups.
+def ago(text: str) -> int:
+    """Return the time a duration ago, in milliseconds since the epoch; raises what `seconds_of` raises."""
+    return max(0, round((time.time() - seconds_of(text)) * 1000))
 
-    Raises:
-        ValueError: the text is not a duration.
-    """
+
+def seconds_of(text: str) -> float:
+    """Parse a duration: `2h` as in the configuration, or `PT2H` as in kafka-consumer-groups; or raise ValueError."""
     if text.upper().startswith("P"):
         return TypeAdapter(timedelta).validate_python(text.upper()).total_seconds()
     return FromDuration.model_validate({"by.duration": text}).by_duration

@@ -1,19 +1,26 @@
-"""Checks that the service is stopped before offsets change: its next commit would silently overwrite them."""
+"""
+Checks that the service is stopped before offsets change, because its next commit would silently overwrite them.
+
+Aborts the transactions that a dead service left open.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 
 from app.config import Config
 from app.driver.clients import Clients
 from app.errors import ServiceRuns, Unreachable
+from app.facts import OpenTransaction
 from app.model import NOBODY, CommittedOffset, Guarantee, Partition, partitions_of
 from app.offsets.contract import OffsetStore
 from app.offsets.metadata import owner_of
 
 CURE = "stop it, and try again"
+# Brokers abort transactions at their timeout, so an open one began less than two timeouts ago.
+TIMEOUTS = 2
 
 
 class StoppedService:
@@ -32,10 +39,7 @@ class StoppedService:
 
     def refuse_running(self, *others: OffsetStore) -> None:
         """
-        Watch all partitions for a moment, without disturbing anything.
-
-        Args:
-            others: stores, besides the configured one, where the service may keep its offsets.
+        Watch all partitions for a moment, without disturbing anything, in these stores besides the configured one.
 
         Raises:
             ForeignMember: another consumer is a member of the group.
@@ -56,12 +60,7 @@ class StoppedService:
                 raise ServiceRuns(cause, CURE)
 
     def fence(self, partitions: Collection[Partition]) -> None:
-        """
-        Abort the transactions that a crash left open, which could still move an offset.
-
-        Raises:
-            Unreachable: one of the partitions could not be fenced.
-        """
+        """Abort the transactions that a crash left open, which could move an offset; raise Unreachable if it cannot."""
         if missed := sorted(set(partitions).difference(self._clients.fence.fence(partitions))):
             others = f" (and {len(missed) - 1} more)" if len(missed) > 1 else ""
             cause = f"the transactional id of {missed[0]}{others} could not be fenced, so no offset was changed"
@@ -72,12 +71,7 @@ class StoppedService:
         self, target: OffsetStore, partitions: Collection[Partition], *others: OffsetStore
     ) -> Iterator[dict[Partition, CommittedOffset]]:
         """
-        Let the caller change offsets of these partitions, and note them, between two checks for a running service.
-
-        Args:
-            target: the store to write to.
-            partitions: those that may change.
-            others: further stores where the service may keep its offsets.
+        Let the caller change the target's offsets, and note them, between two checks for a running service.
 
         Raises:
             ServiceRuns: an offset was committed before, or overwritten afterwards.
@@ -103,6 +97,18 @@ class StoppedService:
                 there = "nothing" if found is None else found.corrupt or found.offset
                 cause = f"{_who(found)} is running: {partition} was set to {set_to.offset} but now has {there}"
                 raise ServiceRuns(cause, CURE)
+
+
+def open_transactions(config: Config, since: Callable[[int], list[OpenTransaction]]) -> list[OpenTransaction]:
+    """Return the open transactions, in order; `since` finds those that began after a time in milliseconds."""
+    return since(round((time.time() - TIMEOUTS * config.transaction_timeout) * 1000))
+
+
+def abort(found: Iterable[OpenTransaction], config: Config, clients: Clients) -> None:
+    """Abort the open transactions of a dead service. Raises ServiceRuns if it is running; then nothing is changed."""
+    service = StoppedService(config, clients)
+    service.refuse_running()
+    service.fence([each.source for each in found])
 
 
 def _who(committed: CommittedOffset | None) -> str:

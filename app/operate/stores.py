@@ -24,12 +24,7 @@ Say = Callable[[str], object]
 
 
 def check_stores(settings: Config) -> None:
-    """
-    Check that the offset store and its mirrors can be opened and suit their roles.
-
-    Raises:
-        ConfigError: one of them cannot or does not.
-    """
+    """Raise ConfigError if the store or one of its mirrors cannot be opened or does not suit its role."""
     choice, context = settings.offsets.store, StoreContext(settings.group_id, settings.output_kafka)
     store = built("offsets.store", lambda: open_store(choice.plugin, context))
     problems: list[str] = []
@@ -93,7 +88,6 @@ class Stores:
         return bool(moves) and not refused
 
     def list_history(self, store: str | None, most: int) -> None:
-        """List the earlier offsets of each topic."""
         past = self._with_history(store)
         for topic in sorted(self._topics()):
             self._say(topic)
@@ -122,7 +116,6 @@ class Stores:
         return self._clients.topics.source_topics(source.topics, source.topics_pattern, ())
 
     def _with_history(self, named: str | None) -> OffsetHistory:
-        """Return the named store, or the first configured one that keeps a history."""
         offsets = self._settings.offsets
         configured = [each.name for each in (offsets.store, *offsets.mirrors)]
         for name in [named] if named else configured:

@@ -15,14 +15,7 @@ from parsers.contract import Parsed
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """
-    A source record and its outcome.
-
-    Args:
-        output: its cleansed line; None if it is rejected.
-        reason: why it is rejected; empty if it is not.
-        detail: a sentence about the reason.
-    """
+    """A source record and its cleansed line, or why it has none."""
 
     record: Record
     output: bytes | None
@@ -30,7 +23,6 @@ class Pair:
     detail: str = ""
 
     def as_json(self) -> dict[str, Any]:
-        """Return the pair for `--json`; bytes that are not UTF-8 are escaped."""
         what = {"output": text_of(self.output)} if not self.reason else {"reason": self.reason, "detail": self.detail}
         place = self.record.partition.as_json() | {"offset": self.record.offset, "timestamp": self.record.timestamp}
         return place | {"input": text_of(self.record.value)} | what
@@ -43,22 +35,13 @@ class Pair:
 def pairs(
     records: Sequence[Record], parse: Callable[[pa.BinaryArray], Parsed], reasons: Collection[str] = ()
 ) -> Iterator[Pair]:
-    """
-    Yield records with their outcomes, in order.
-
-    Args:
-        parse: opens the envelope and parses; never raises for data.
-        reasons: yield only records rejected for one of these; empty for all records.
-    """
+    """Yield records with their outcomes, in order: all, or those rejected for one of the reasons."""
     if not records:
         return
     parsed = parse(pa.array([each.value for each in records], pa.binary()))
-    rejects = {each.row: each for each in parsed.rejects()}
-    outputs = dict(zip(parsed.rows.tolist(), parsed.values.to_pylist(), strict=True))
-    for row, record in enumerate(records):
-        if (reject := rejects.get(row)) is None:
-            pair = Pair(record, outputs[row])
-        else:
-            pair = Pair(record, None, reject.reason, reject.detail)
+    values = zip(parsed.rows.tolist(), parsed.values.to_pylist(), strict=True)
+    found = {row: Pair(records[row], value) for row, value in values}
+    found |= {each.row: Pair(records[each.row], None, each.reason, each.detail) for each in parsed.rejects()}
+    for _, pair in sorted(found.items()):
         if not reasons or pair.reason in reasons:
             yield pair

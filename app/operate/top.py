@@ -19,41 +19,32 @@ class LagSample(NamedTuple):
 
     @classmethod
     def of(cls, at: float, found: Collection[PartitionLag]) -> LagSample:
-        """Index the lags by partition."""
         return cls(at, {each.partition: each for each in found})
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """
-    A partition between two samples; rates are per second, and None before the second one.
-
-    Args:
-        dead: dead letters among the records.
-        closing: offsets by which the lag shrinks; negative if it grows.
-        share: the percentage of dead letters since its counts began.
-    """
+    """A partition between two samples; rates are per second, and None before the second one."""
 
     at: PartitionLag
     records: float | None
     dead: float | None
     closing: float | None
+    """Offsets by which the lag shrinks; negative if it grows."""
     share: float | None
+    """The percentage of dead letters since its counts began."""
 
     @property
     def seconds_to_close(self) -> float | None:
-        """How long until the lag is 0 at this rate; None if it does not shrink."""
         return self.at.lag / self.closing if self.at.lag and self.closing and self.closing > 0 else None
 
     def as_json(self) -> dict[str, Any]:
-        """Return the row for `--json`."""
         rates = {"records_per_second": self.records, "dead_letters_per_second": self.dead}
         more = {"dead_letters_percent": self.share, "seconds_to_close": self.seconds_to_close}
         return self.at.as_json() | rates | more
 
 
 def rows(before: LagSample | None, now: LagSample) -> list[Row]:
-    """Return the partitions, those with a problem first, then by descending lag."""
     earlier, seconds = ({}, 0.0) if before is None else (before.found, now.at - before.at)
     found = [_row(earlier.get(each), at, seconds) for each, at in now.found.items()]
     return sorted(found, key=lambda row: (not row.at.problem, -(row.at.lag or 0), row.at.partition))
@@ -77,7 +68,6 @@ def _done(before: PartitionLag, now: PartitionLag) -> Counts:
 
 
 def summed(found: Collection[Row]) -> dict[str, float]:
-    """Return the group's totals."""
     return {
         "lag": sum(each.at.lag or 0 for each in found),
         "records_per_second": round(sum(each.records or 0 for each in found), 1),

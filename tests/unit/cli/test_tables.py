@@ -25,6 +25,14 @@ def test_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert "x" * 300 == footer.rstrip()
 
 
+@pytest.mark.parametrize(("notes", "shown"), [(["", None], "LAG"), (["", "late"], "LAG NOTE")])
+def test_a_column_that_may_be_left_out(notes: list[str | None], shown: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A column marked so is left out if no row has something in it."""
+    show(View(("#LAG", "?NOTE"), [(5, note) for note in notes], {}), as_json=False)
+
+    assert shown.split() == capsys.readouterr().out.splitlines()[0].split()
+
+
 def test_json(capsys: pytest.CaptureFixture[str]) -> None:
     """The value is one line, with the same exit code."""
     assert 1 == show(VIEW, as_json=True)

@@ -76,7 +76,7 @@ class RefusingWriter:
 def replay(
     ledger: ReplayLedger | None = None, limit: int | None = None, selection: Selection | None = None, attempts: int = 3
 ) -> DeadLetterReplay:
-    plan = Plan(selection or Selection(), limit, attempts, ("dead.parked", 1))
+    plan = Plan(selection or Selection(), limit, attempts)
     return DeadLetterReplay(plan, ledger or ReplayLedger(LEDGER, "clean"), Cleanse())
 
 
@@ -108,7 +108,7 @@ class TestWaiting:
         found = waiting(moved)
 
         assert (Partition("raw", 3), 101, 7, b"k", b"good", [("own", b"1")]) == tuple(found.record)
-        assert ("raw-3@101", 0) == (found.source, found.replays)
+        assert ("raw-3@101", 0) == (found.letter.origin, found.replays)
 
     @pytest.mark.parametrize(
         "record",
@@ -243,7 +243,7 @@ class TestReplay:
 
         writer = run(one, letter(1), letter(2), letter(3))
 
-        assert (2, 1, True) == (one.tally.cleansed, one.tally.not_chosen, one.enough)
+        assert (2, 1, True) == (one.tally.cleansed, one.tally.not_chosen, one.is_enough())
         assert (4, "winnow-replay/1 clean=3") == writer.commits[-1][1:]
 
     def test_a_dry_run_counts(self) -> None:
