@@ -24,12 +24,10 @@ def _without_secrets(_logger: object, _method: str, line: EventDict) -> EventDic
 
 
 def _in_order(_logger: object, _method: str, line: EventDict) -> EventDict:
-    """Put first what every line has."""
     return {**{name: line[name] for name in FIRST if name in line}, **line}
 
 
 def on_terminal() -> bool:
-    """Return whether a person reads the log while it is written."""
     return sys.stderr.isatty()
 
 

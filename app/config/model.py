@@ -80,7 +80,6 @@ class Choice(_Part):
 
     @property
     def plugin(self) -> Plugin:
-        """The picklable form of the choice."""
         return Plugin(self.name, self.options)
 
 
@@ -139,7 +138,6 @@ class DeadLetterBreaker(Section):
 
     @property
     def limit(self) -> BreakerLimit | None:
-        """The breaker's limit; None if it is off."""
         return None if self.ratio is None else BreakerLimit(self.ratio, self.minimum, self.window)
 
 
@@ -327,12 +325,10 @@ class Config(Section):
 
     @property
     def output_kafka(self) -> Mapping[str, str]:
-        """The properties of the sink's cluster."""
         return self.sink.kafka or self.kafka
 
     @property
     def rates(self) -> Rates:
-        """The limits of records per second and partition."""
         return Rates(self.max_rate_per_partition, self.initial_rate)
 
     @property

@@ -47,7 +47,6 @@ def read(file: Path | None, assignments: Iterable[str] = (), environ: Mapping[st
 
 
 def load(file: Path | None, assignments: Iterable[str] = (), environ: Mapping[str, str] | None = None) -> Config:
-    """Return the configuration alone; see `read`."""
     return read(file, assignments, environ).config
 
 

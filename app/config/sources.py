@@ -55,7 +55,6 @@ class Tree:
     file: Path | None
 
     def has(self, name: str) -> bool:
-        """Return whether a key is set anywhere."""
         return path_of(name) in self.origins
 
     def at(self, *names: str) -> str:
@@ -64,7 +63,6 @@ class Tree:
         return f" ({' and '.join(origins)})"
 
     def missing(self, name: str) -> str:
-        """Return the sentence for a missing key."""
         file = self.file or "a file (-c)"
         return f"{name} is missing: set it in {file}, as {variable(path_of(name))}, or with --set {name}=..."
 
@@ -108,7 +106,6 @@ def named(keys: Iterable[object]) -> tuple[str, ...]:
 
 
 def full_name(keys: Keys) -> str:
-    """Return a key's full name, as in `--set`."""
     return ".".join(named(keys))
 
 
@@ -175,7 +172,6 @@ def _not_yaml(file: Path, error: yaml.MarkedYAMLError) -> str:
 def _lines(
     loader: yaml.SafeLoader, node: yaml.Node | None, keys: Keys = (), outer: tuple[yaml.Node, ...] = ()
 ) -> Iterator[tuple[Keys, int]]:
-    """Yield the line of each key in a mapping and its nested mappings."""
     if not isinstance(node, yaml.MappingNode):
         return
     if node in outer:

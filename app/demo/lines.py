@@ -63,7 +63,6 @@ class Recipe:
     first_timestamp: int = 1_510_464_542_000
 
     def size(self, partition: int) -> int:
-        """Return the number of records in a partition."""
         return self.count // self.partitions + (partition < self.count % self.partitions)
 
     def lines(self, partition: int) -> Iterator[GeneratedRecord]:

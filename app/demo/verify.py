@@ -81,7 +81,6 @@ class VerificationResult:
 
     @property
     def faults(self) -> dict[str, int]:
-        """The faults found, by name."""
         return {each.name: number for each in fields(self)[4:] if (number := getattr(self, each.name))}
 
     @property

@@ -104,7 +104,6 @@ class ManagedProcess:
         return self._supervisor.pid
 
     def poll(self) -> int | None:
-        """Return the command's exit code; None while it runs."""
         return self._supervisor.poll()
 
     def wait(self, seconds: float | None = None) -> int:
@@ -120,7 +119,6 @@ class ManagedProcess:
             self._supervisor.stdin.write(b"at once" if at_once else b"")
 
     def stop_and_wait(self, *, at_once: bool = False) -> None:
-        """Stop the command, wait for it, and kill the rest of its process group."""
         self.stop(at_once=at_once)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._supervisor.wait(GRACE_SECONDS + 5)

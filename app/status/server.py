@@ -59,7 +59,6 @@ class StatusServer:
 
     @property
     def url(self) -> str:
-        """The URL of the status page."""
         port = self._port if self._server is None else self._server.server_address[1]
         return f"http://{f'[{self._address}]' if ':' in self._address else self._address}:{port}/"
 
@@ -168,7 +167,6 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = CLIENT_SECONDS
 
     def setup(self) -> None:
-        """Limit the size of the head."""
         super().setup()
         self.rfile = _Head(self.rfile)  # type: ignore[assignment,arg-type]  # the part of the interface that is used
 
@@ -183,11 +181,9 @@ class _Handler(BaseHTTPRequestHandler):
         return refusal is None
 
     def do_GET(self) -> None:
-        """Send the response."""
         self._send(self._answered())
 
     def do_HEAD(self) -> None:
-        """Send the response without its body."""
         self._send(self._answered())
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:  # noqa: ARG002  # the base class's

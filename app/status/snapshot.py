@@ -93,7 +93,6 @@ class Problem:
 
     @classmethod
     def of(cls, error: WinnowError, since: float) -> Problem:
-        """Return an error as a problem that began at `since`."""
         if isinstance(error, PartitionError):
             return cls(error.cause, error.cure, since, error.partition, error.offset)
         return cls(error.cause, error.cure, since)
@@ -314,5 +313,4 @@ class Snapshot:
 
     @property
     def lag(self) -> int:
-        """The lag of all partitions."""
         return sum(status.lag for status in self.partitions.values())

@@ -120,12 +120,10 @@ class _Work:
 
     @property
     def rest(self) -> int:
-        """The number of rows not processed yet."""
         return self.input.total - int(self.state[kernels.ROW])
 
     @property
     def written(self) -> int:
-        """The output bytes so far."""
         return int(self.state[kernels.WRITTEN])
 
     def reserve(self, capacity: int) -> None:

@@ -45,7 +45,6 @@ class Plain:
         self._breaking = re.compile(rf"[\x00-\x1f\x7f\udc80-\udcff{separator}]")
 
     def parse(self, lines: pa.BinaryArray) -> Parsed:
-        """Cleanse one batch."""
         values, rows, reject_rows, refusals = [], [], [], []
         for row, line in enumerate(lines.to_pylist()):
             try:

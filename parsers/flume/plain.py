@@ -97,7 +97,6 @@ class _Source:
 
     @property
     def rest(self) -> int:
-        """The number of unread bytes."""
         return len(self._value) - self._at
 
     def read(self, size: int) -> bytes:
