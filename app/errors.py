@@ -216,13 +216,7 @@ class NoStartingOffset(Blocked):
 class CorruptOffset(Blocked):
     """The offset store holds something other than an offset for this partition."""
 
-    def __init__(
-        self,
-        partition: Partition,
-        cause: str,
-        offset: int | None = None,
-        cure: str = "",
-    ) -> None:
+    def __init__(self, partition: Partition, cause: str, offset: int | None = None, cure: str = "") -> None:
         super().__init__(partition, cause, offset, cure or choose_offset(partition))
 
 
@@ -264,13 +258,7 @@ class TooManyDeadLetters(Blocked):
     Only committed work counts. This is not retried: a new task would start counting again and drain more records.
     """
 
-    def __init__(
-        self,
-        partition: Partition,
-        cause: str,
-        offset: int | None = None,
-        cure: str = "",
-    ) -> None:
+    def __init__(self, partition: Partition, cause: str, offset: int | None = None, cure: str = "") -> None:
         mend = (
             "fix the parser or its options and restart Winnow; to accept the dead letters, restart it with a higher "
             "dead.letters.breaker.ratio or none; to skip these records, "

@@ -32,13 +32,7 @@ def on_terminal() -> bool:
 
 
 def configure(level: str = "info", **context: object) -> None:
-    """
-    Set up structlog for this process: called by the command line, and by a worker for each task.
-
-    Args:
-        level: what is logged, at least.
-        context: what each line is to hold, from whichever thread.
-    """
+    """Set up structlog for this process: the command line, or a worker's task. Each line holds `context`."""
     terminal = on_terminal()
 
     def with_context(_logger: object, _method: str, line: EventDict) -> EventDict:

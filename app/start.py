@@ -59,12 +59,7 @@ def clients(config: Config, runtime: Runtime = REAL) -> Clients:
         destinations=KafkaTopics(sink),
         group=KafkaGroup((source, sink) if placeholder else (source,), group),
         fence=KafkaFence(
-            config.output_kafka,
-            group,
-            config.transaction_timeout,
-            config.dead_letters.topic,
-            runtime,
-            cluster=cluster,
+            config.output_kafka, group, config.transaction_timeout, config.dead_letters.topic, runtime, cluster=cluster
         ),
         offsets=store,
         mirrors=mirrors_of_the_driver(config.mirrors, here, store),
@@ -102,12 +97,7 @@ def about(config: Config) -> About:
 
 
 def check_clients(loaded: Loaded) -> None:
-    """
-    Check that librdkafka accepts the `kafka` and `sink.kafka` properties, without connecting.
-
-    Raises:
-        ConfigError: it refuses some.
-    """
+    """Raise ConfigError if librdkafka refuses any `kafka` or `sink.kafka` property; connect to nothing."""
     from app.kafka.validation import refusals
 
     config, problems = loaded.config, []

@@ -68,12 +68,7 @@ class Tree:
 
 
 def gather(file: Path | None, assignments: Iterable[str], environ: Mapping[str, str]) -> Tree:
-    """
-    Merge all sources.
-
-    Raises:
-        ConfigError: a source cannot be read.
-    """
+    """Merge all sources. Raises ConfigError if one cannot be read."""
     values: dict[Any, Any] = {}
     origins: dict[tuple[str, ...], str] = {}
     written = {name: text for name, text in environ.items() if not name.startswith(DEFAULT_PREFIX)}

@@ -11,7 +11,6 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -112,9 +111,7 @@ class Verification:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._consumer.close()
 
     def poll(self, timeout: float = 0.1) -> int:

@@ -129,12 +129,7 @@ class SparkRound:
     """A round that runs as a Spark job."""
 
     def __init__(
-        self,
-        context: SparkContext,
-        work: Work,
-        assignments: Sequence[Assignment],
-        group: str,
-        slots: Callable[[], int],
+        self, context: SparkContext, work: Work, assignments: Sequence[Assignment], group: str, slots: Callable[[], int]
     ) -> None:
         self._context = context
         self._work = work

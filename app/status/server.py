@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable
 from http import HTTPMethod, HTTPStatus
 from http.client import LineTooLong
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
 from typing import BinaryIO, Self
 
 from app.errors import NotUsable
@@ -77,9 +76,7 @@ class StatusServer:
         STATUS_PAGE_UP.log(url=self.url)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._server is not None:
             self._server.shutdown()
             self._server.server_close()

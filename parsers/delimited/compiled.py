@@ -45,12 +45,7 @@ class Compiled:
         )
 
     def parse(self, lines: pa.BinaryArray) -> Parsed:
-        """
-        Cleanse one batch.
-
-        Raises:
-            OverflowError: the output would exceed 2 GiB, the limit of an Arrow array.
-        """
+        """Raises OverflowError if the output would exceed 2 GiB, the limit of an Arrow array."""
         work = _Work(Buffers.of(lines))
         # Only escapes make the output longer than the input, so the input's size is nearly always enough.
         work.reserve(self._copies * work.input.size + self._extra * work.input.total)

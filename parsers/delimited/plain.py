@@ -10,18 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from parsers.contract import Parsed
-from parsers.delimited.layout import (
-    CHECK,
-    EMPTY,
-    FIELD_COUNT,
-    ILLEGAL,
-    NO_MARKER,
-    NO_VALUE,
-    Check,
-    Form,
-    Layout,
-    Piece,
-)
+from parsers.delimited.layout import CHECK, EMPTY, FIELD_COUNT, ILLEGAL, NO_MARKER, NO_VALUE, Check, Form, Layout, Piece
 
 _DIGITS = re.compile(rb"[0-9]+")
 _MOMENT = re.compile(rb"[0-9]{14}")
