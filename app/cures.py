@@ -34,7 +34,6 @@ def choose_offset(partition: Partition) -> str:
 
 
 def unblock(partition: Partition) -> str:
-    """Return how to unblock a partition whose committed offset is out of range."""
     return f"set out.of.range to nearest, earliest or latest; or {choose_offset(partition)}"
 
 
@@ -44,12 +43,10 @@ def reset_group() -> str:
 
 
 def migrate_offsets(origin: str, store: str) -> str:
-    """Return how to move the offsets from one store to another, both by name."""
     return f"winnow offsets migrate -c {FILE} --from {origin} --to {store}"
 
 
 def history() -> str:
-    """Return how to list the group's earlier offsets."""
     return f"winnow offsets history -c {FILE}"
 
 
@@ -62,7 +59,6 @@ class KafkaTools:
 
     @classmethod
     def of(cls, kafka: Mapping[str, str]) -> Self:
-        """Return the tools for the cluster with these librdkafka properties."""
         protocol = kafka.get("security.protocol", "plaintext")
         return cls(kafka.get("bootstrap.servers", BROKERS), protocol.lower() != "plaintext")
 
@@ -76,24 +72,19 @@ class KafkaTools:
         return self._command("kafka-acls", f"--add --allow-principal User:NAME {rights} {what}")
 
     def configure(self, topic: str, setting: str) -> str:
-        """Return how to change a topic's setting."""
         return self._command("kafka-configs", f"--alter --topic {topic} --add-config {setting}")
 
     def create_topic(self, name: str, partitions: int, settings: Mapping[str, str]) -> str:
-        """Return how to create a topic."""
         options = "".join(f" --config {key}={value}" for key, value in settings.items())
         return self._command("kafka-topics", f"--create --topic {name} --partitions {partitions}{options}")
 
     def grow_topic(self, name: str, partitions: int) -> str:
-        """Return how to add partitions to a topic."""
         return self._command("kafka-topics", f"--alter --topic {name} --partitions {partitions}")
 
     def delete_group(self, group: str) -> str:
-        """Return how to delete a group's offsets."""
         return self._command("kafka-consumer-groups", f"--delete --group {group}")
 
     def list_transactions(self) -> str:
-        """Return how to list the cluster's transactions."""
         return self._command("kafka-transactions", "list")
 
     def find_hanging(self, where: str) -> str:
@@ -101,7 +92,6 @@ class KafkaTools:
         return self._command("kafka-transactions", f"find-hanging {where}")
 
     def abort(self, where: str, offset: int) -> str:
-        """Return how to abort the transaction that begins at an offset."""
         return self._command("kafka-transactions", f"abort {where} --start-offset {offset}")
 
 

@@ -76,7 +76,6 @@ class ConfigError(WinnowError):
         super().__init__("\n".join(self.problems))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle with the problems as the only argument."""
         return type(self), (self.problems,)
 
 
@@ -99,7 +98,6 @@ class TopicMissing(NotUsable):
 
     @classmethod
     def named(cls, name: str, tools: KafkaTools, partitions: int = 8) -> TopicMissing:
-        """Return the error; its cure creates the topic with this number of partitions."""
         command = tools.create_topic(name, partitions, {})
         return cls(f"topic {name!r} does not exist", f"{command}; or correct the configuration")
 
@@ -151,7 +149,6 @@ class PartitionError(WinnowError):
         return f"{where}: {super().__str__()}"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle with the constructor's arguments."""
         return type(self), (self.partition, self.cause, self.offset, self.cure)
 
 
@@ -201,7 +198,6 @@ class Truncated(Blocked):
         self.cut = cut
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle with the constructor's arguments."""
         return type(self), (self.partition, self.offset, self.cut)
 
 
@@ -220,13 +216,7 @@ class NoStartingOffset(Blocked):
 class CorruptOffset(Blocked):
     """The offset store holds something other than an offset for this partition."""
 
-    def __init__(
-        self,
-        partition: Partition,
-        cause: str,
-        offset: int | None = None,
-        cure: str = "",
-    ) -> None:
+    def __init__(self, partition: Partition, cause: str, offset: int | None = None, cure: str = "") -> None:
         super().__init__(partition, cause, offset, cure or choose_offset(partition))
 
 
@@ -268,13 +258,7 @@ class TooManyDeadLetters(Blocked):
     Only committed work counts. This is not retried: a new task would start counting again and drain more records.
     """
 
-    def __init__(
-        self,
-        partition: Partition,
-        cause: str,
-        offset: int | None = None,
-        cure: str = "",
-    ) -> None:
+    def __init__(self, partition: Partition, cause: str, offset: int | None = None, cure: str = "") -> None:
         mend = (
             "fix the parser or its options and restart Winnow; to accept the dead letters, restart it with a higher "
             "dead.letters.breaker.ratio or none; to skip these records, "

@@ -24,7 +24,6 @@ class Event(NamedTuple):
     """What a person reads, the same in each line of this event."""
 
     def log(self, **fields: object) -> None:
-        """Write a line of this event to the log of this process."""
         getattr(structlog.get_logger(), self.level)(self.name, message=self.message, **fields)
 
 

@@ -25,7 +25,6 @@ class TopicFacts(NamedTuple):
     partitions: int = 0
 
     def setting(self, name: str) -> str:
-        """Return a setting; empty if it is unknown."""
         return (self.settings or {}).get(name, "")
 
 

@@ -24,23 +24,15 @@ def _without_secrets(_logger: object, _method: str, line: EventDict) -> EventDic
 
 
 def _in_order(_logger: object, _method: str, line: EventDict) -> EventDict:
-    """Put first what every line has."""
     return {**{name: line[name] for name in FIRST if name in line}, **line}
 
 
 def on_terminal() -> bool:
-    """Return whether a person reads the log while it is written."""
     return sys.stderr.isatty()
 
 
 def configure(level: str = "info", **context: object) -> None:
-    """
-    Set up structlog for this process: called by the command line, and by a worker for each task.
-
-    Args:
-        level: what is logged, at least.
-        context: what each line is to hold, from whichever thread.
-    """
+    """Set up structlog for this process: the command line, or a worker's task. Each line holds `context`."""
     terminal = on_terminal()
 
     def with_context(_logger: object, _method: str, line: EventDict) -> EventDict:

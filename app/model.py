@@ -45,7 +45,6 @@ class Partition(NamedTuple):
 
 
 def numbers_by_topic(partitions: Iterable[Partition]) -> Mapping[str, list[int]]:
-    """Group partition numbers by topic, in the given order."""
     numbers = defaultdict(list)
     for partition in partitions:
         numbers[partition.topic].append(partition.number)
@@ -283,7 +282,6 @@ class TaskConfig:
 
     @property
     def output_kafka(self) -> Mapping[str, str]:
-        """The properties of the sink's cluster."""
         return self.sink_kafka or self.kafka
 
 

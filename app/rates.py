@@ -12,7 +12,6 @@ class Rates(NamedTuple):
     initial: int = 0
 
     def limit(self, *, backlog: bool) -> int | None:
-        """Return the limit inside or after that backlog; None if there is none."""
         return min((rate for rate in (self.most, self.initial if backlog else 0) if rate), default=None)
 
 

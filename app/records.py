@@ -69,7 +69,6 @@ class Chunk:
 
     @property
     def keys_of_lines(self) -> pa.BinaryArray:
-        """The keys of the cleansed lines."""
         return self.keys if self.line_keys is None else self.line_keys
 
     def first(self, rows: int) -> Chunk:
@@ -88,7 +87,6 @@ class Chunk:
         )
 
     def partitions_from(self, row: int) -> set[Partition]:
-        """Return the partitions that have rows from this one on."""
         if row == len(self):
             return set()
         return {self.partitions[source] for source in np.unique(self.sources[row:]).tolist()}
@@ -124,7 +122,6 @@ class Lines:
         return len(self.rows)
 
     def with_header(self, name: str, value: bytes | None) -> Lines:
-        """Return the lines with one more header, the same for all."""
         column = pa.repeat(pa.scalar(value, pa.binary()), len(self.keys))
         return replace(self, headers=[*self.headers, (name, column)])
 

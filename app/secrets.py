@@ -135,7 +135,6 @@ def shown_property(section: str, name: str, value: str) -> str:
 
 
 def shown_option(plugin: str, name: str, value: object) -> Any:  # noqa: ANN401  # whatever was written
-    """Return what may be shown of an option of a store or a parser."""
     option = name.replace(".", "_").replace("-", "_")
     known = OPTIONS.get(plugin, frozenset())
     path = option.removesuffix("_file") if option.endswith("_file") else ""

@@ -59,12 +59,7 @@ def clients(config: Config, runtime: Runtime = REAL) -> Clients:
         destinations=KafkaTopics(sink),
         group=KafkaGroup((source, sink) if placeholder else (source,), group),
         fence=KafkaFence(
-            config.output_kafka,
-            group,
-            config.transaction_timeout,
-            config.dead_letters.topic,
-            runtime,
-            cluster=cluster,
+            config.output_kafka, group, config.transaction_timeout, config.dead_letters.topic, runtime, cluster=cluster
         ),
         offsets=store,
         mirrors=mirrors_of_the_driver(config.mirrors, here, store),
@@ -78,7 +73,6 @@ def clients(config: Config, runtime: Runtime = REAL) -> Clients:
 
 
 def service(config: Config, start_rounds: Callable[[], Rounds], stop: Stop, runtime: Runtime = REAL) -> Service:
-    """Return a service that logs its status and, if enabled, serves it over HTTP."""
     tracker = StatusTracker(config.group_id, [log.write], runtime, config.rates, about(config))
     http = config.http
     page: AbstractContextManager[object] = nullcontext()
@@ -90,7 +84,6 @@ def service(config: Config, start_rounds: Callable[[], Rounds], stop: Stop, runt
 
 
 def about(config: Config) -> About:
-    """Describe this build and its configuration for the status page."""
     engine = expected_backend(config.kafka, config.output_kafka)
     source, sink, dead_letters = config.source, config.sink.topic, config.dead_letters.topic
     return About(
@@ -104,12 +97,7 @@ def about(config: Config) -> About:
 
 
 def check_clients(loaded: Loaded) -> None:
-    """
-    Check that librdkafka accepts the `kafka` and `sink.kafka` properties, without connecting.
-
-    Raises:
-        ConfigError: it refuses some.
-    """
+    """Raise ConfigError if librdkafka refuses any `kafka` or `sink.kafka` property; connect to nothing."""
     from app.kafka.validation import refusals
 
     config, problems = loaded.config, []
@@ -141,7 +129,6 @@ def fates(tasks: TaskConfig) -> Iterator[Fates]:
 
 
 def work(assignment: Assignment) -> list[Receipt]:
-    """Run a task in this process for as long as its assignment says; return its receipts."""
     from app.executor import task
     from app.executor.parse import make_parser
     from app.kafka.clients import TaskClients
@@ -151,17 +138,14 @@ def work(assignment: Assignment) -> list[Receipt]:
 
 
 def records(kafka: Mapping[str, str], group: str) -> KafkaRecords:
-    """Return a reader of a cluster's records."""
     return KafkaRecords(kafka, group)
 
 
 def first_records(config: Config) -> KafkaFirstRecords:
-    """Return a reader of the source's records that wait."""
     return KafkaFirstRecords(config.kafka, config.group_id)
 
 
 def transaction_log(config: Config) -> KafkaTransactionLog:
-    """Return what finds the group's open transactions."""
     return KafkaTransactionLog(config.output_kafka, config.group_id)
 
 

@@ -8,18 +8,12 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def time_of(milliseconds: int) -> str:
-    """Format a time in UTC."""
     moment = EPOCH + timedelta(milliseconds=milliseconds)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def milliseconds_of(text: str) -> int:
-    """
-    Parse a time, by default in UTC, or milliseconds since the epoch; return milliseconds since the epoch.
-
-    Raises:
-        ValueError: the text is not a time.
-    """
+    """Parse a time, by default in UTC, or milliseconds since the epoch. Raises ValueError for any other text."""
     if text.isdecimal():
         return int(text)
     moment = datetime.fromisoformat(text)

@@ -15,7 +15,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Never, Self
 
 # Longer than the task's own thread is ever busy between two feeds. Calls that may wait for Kafka run in other threads.
@@ -44,9 +43,7 @@ class Deadline:
         _of_thread.deadline = self
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         del _of_thread.deadline
 
     @contextmanager
@@ -87,9 +84,7 @@ class Watchdog:
         self.feed()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         faulthandler.cancel_dump_traceback_later()
 
     def feed(self) -> None:

@@ -10,12 +10,7 @@ from parsers.errors import ParserOptionError, hint
 
 
 def pattern_of(parser: Parser, name: str) -> str:
-    """
-    Return the pattern that finds a field in a line.
-
-    Raises:
-        ParserOptionError: the parser has no such field, or its pattern is invalid.
-    """
+    """Raises ParserOptionError if the parser has no such field, or its pattern is invalid."""
     patterns = parser.output_fields if isinstance(parser, HasFields) else {}
     if name not in patterns:
         msg = f"the parser's lines have no field {name!r}; {hint(name, patterns)}"

@@ -43,7 +43,6 @@ class Plugins:
     wrong_option: type[ValueError]
 
     def names(self) -> list[str]:
-        """Return the names of all installed plugins, sorted."""
         return sorted({point.name for point in self._points()})
 
     def load(self, name: str, options: Mapping[str, object], protocol: type, *arguments: object) -> object:

@@ -23,10 +23,7 @@ PARSERS = Plugins(
     kind="parser",
     method="parse(lines)",
     group="winnow.parsers",
-    built_in={
-        "delimited": "parsers.delimited:Delimited",
-        "idc-access-log": "parsers.idc_access_log:IdcAccessLog",
-    },
+    built_in={"delimited": "parsers.delimited:Delimited", "idc-access-log": "parsers.idc_access_log:IdcAccessLog"},
     unknown=UnknownParser,
     wrong_option=ParserOptionError,
 )

@@ -89,11 +89,7 @@ class ParserContract:
         parsed = self.make_parser().parse(batch([None, b"", b"\xff", *self.good_lines]))
 
         parsed.values.validate(full=True)
-        assert (pa.binary(), pa.string(), pa.string()) == (
-            parsed.values.type,
-            parsed.reasons.type,
-            parsed.details.type,
-        )
+        assert (pa.binary(), pa.string(), pa.string()) == (parsed.values.type, parsed.reasons.type, parsed.details.type)
         assert (np.dtype(np.int32), np.dtype(np.int32)) == (parsed.rows.dtype, parsed.reject_rows.dtype)
         assert parsed.values.null_count == 0
 

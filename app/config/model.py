@@ -10,13 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Literal
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    model_validator,
-)
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from pydantic.fields import FieldInfo
 
 from app.config.types import Names, Properties, Seconds
@@ -80,7 +74,6 @@ class Choice(_Part):
 
     @property
     def plugin(self) -> Plugin:
-        """The picklable form of the choice."""
         return Plugin(self.name, self.options)
 
 
@@ -139,7 +132,6 @@ class DeadLetterBreaker(Section):
 
     @property
     def limit(self) -> BreakerLimit | None:
-        """The breaker's limit; None if it is off."""
         return None if self.ratio is None else BreakerLimit(self.ratio, self.minimum, self.window)
 
 
@@ -327,12 +319,10 @@ class Config(Section):
 
     @property
     def output_kafka(self) -> Mapping[str, str]:
-        """The properties of the sink's cluster."""
         return self.sink.kafka or self.kafka
 
     @property
     def rates(self) -> Rates:
-        """The limits of records per second and partition."""
         return Rates(self.max_rate_per_partition, self.initial_rate)
 
     @property

@@ -30,7 +30,6 @@ _WORDS: dict[object, str] = {
 
 
 def sentences(error: ValidationError, tree: Tree) -> tuple[str, ...]:
-    """Return a sentence for each invalid key."""
     return tuple(dict.fromkeys(_sentence(detail, tree) for detail in error.errors()))
 
 
@@ -137,7 +136,6 @@ def _choices(annotation: object) -> Iterator[str]:
 
 
 def _hint(keys: Keys) -> str:
-    """Suggest what an unknown key may have meant."""
     name, path = full_name(keys), path_of(full_name(keys))
     if len(path) > len(keys):
         return f"write {_nested(path)}, or {variable(path)} in the environment"

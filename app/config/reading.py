@@ -29,12 +29,7 @@ class Loaded:
 
 
 def read(file: Path | None, assignments: Iterable[str] = (), environ: Mapping[str, str] | None = None) -> Loaded:
-    """
-    Read the configuration from a file, the environment and `key=value` assignments.
-
-    Raises:
-        ConfigError: with every problem, not only the first.
-    """
+    """Read and check all sources. Raises ConfigError with every problem, not only the first."""
     tree = gather(file, assignments, os.environ if environ is None else environ)
     relations = tuple(broken(tree, dict(_valid(tree.values))))
     try:
@@ -47,7 +42,6 @@ def read(file: Path | None, assignments: Iterable[str] = (), environ: Mapping[st
 
 
 def load(file: Path | None, assignments: Iterable[str] = (), environ: Mapping[str, str] | None = None) -> Config:
-    """Return the configuration alone; see `read`."""
     return read(file, assignments, environ).config
 
 

@@ -30,7 +30,6 @@ class Rule(NamedTuple):
 
 
 def broken(tree: Tree, values: Mapping[str, object]) -> Iterator[str]:
-    """Yield a sentence for each violation."""
     for rule in RULES:
         if all(key in values for key in rule.keys):
             yield from rule.check(tree, *(values[key] for key in rule.keys))

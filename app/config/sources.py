@@ -55,7 +55,6 @@ class Tree:
     file: Path | None
 
     def has(self, name: str) -> bool:
-        """Return whether a key is set anywhere."""
         return path_of(name) in self.origins
 
     def at(self, *names: str) -> str:
@@ -64,18 +63,12 @@ class Tree:
         return f" ({' and '.join(origins)})"
 
     def missing(self, name: str) -> str:
-        """Return the sentence for a missing key."""
         file = self.file or "a file (-c)"
         return f"{name} is missing: set it in {file}, as {variable(path_of(name))}, or with --set {name}=..."
 
 
 def gather(file: Path | None, assignments: Iterable[str], environ: Mapping[str, str]) -> Tree:
-    """
-    Merge all sources.
-
-    Raises:
-        ConfigError: a source cannot be read.
-    """
+    """Merge all sources. Raises ConfigError if one cannot be read."""
     values: dict[Any, Any] = {}
     origins: dict[tuple[str, ...], str] = {}
     written = {name: text for name, text in environ.items() if not name.startswith(DEFAULT_PREFIX)}
@@ -108,7 +101,6 @@ def named(keys: Iterable[object]) -> tuple[str, ...]:
 
 
 def full_name(keys: Keys) -> str:
-    """Return a key's full name, as in `--set`."""
     return ".".join(named(keys))
 
 
@@ -175,7 +167,6 @@ def _not_yaml(file: Path, error: yaml.MarkedYAMLError) -> str:
 def _lines(
     loader: yaml.SafeLoader, node: yaml.Node | None, keys: Keys = (), outer: tuple[yaml.Node, ...] = ()
 ) -> Iterator[tuple[Keys, int]]:
-    """Yield the line of each key in a mapping and its nested mappings."""
     if not isinstance(node, yaml.MappingNode):
         return
     if node in outer:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from types import TracebackType
 from typing import Self
 
 from rich.console import Console, Group
@@ -55,14 +54,11 @@ class Board:
             self._console.print("  starting Spark")
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._live:
             self._live.stop()
 
     def show(self, done: int, seen: VerificationResult | None, *, ended: bool = False) -> None:
-        """Show what is committed and verified; `ended` means that the service has ended."""
         if not ended:  # the speed between the last look and the end is unknown
             self._speed.add(done, time.monotonic())
         if not done and not ended:
@@ -87,7 +83,6 @@ class Board:
         return table
 
     def _report(self, done: int, seen: VerificationResult | None) -> None:
-        """Print a line unless the last one is recent or the same."""
         verified = seen.out + seen.dead if seen else 0
         complete = verified == self._records
         if (done, verified) == self._reported or (time.monotonic() - self._line_at < LINE_SECONDS and not complete):

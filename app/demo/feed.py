@@ -34,7 +34,6 @@ def main(bootstrap: str | None, topic: str | None, flume: str | None, rate: int,
 
 
 def to_kafka(bootstrap: str, topic: str, rate: int, seconds: float) -> None:
-    """Produce to all partitions of a topic."""
     producer = Producer({**PRODUCER, "bootstrap.servers": bootstrap})
     partitions = len(producer.list_topics(topic, timeout=30).topics[topic].partitions)
     if not partitions:

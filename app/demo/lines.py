@@ -63,7 +63,6 @@ class Recipe:
     first_timestamp: int = 1_510_464_542_000
 
     def size(self, partition: int) -> int:
-        """Return the number of records in a partition."""
         return self.count // self.partitions + (partition < self.count % self.partitions)
 
     def lines(self, partition: int) -> Iterator[GeneratedRecord]:
@@ -186,10 +185,7 @@ def _pool(seed: int) -> Pool:
 
 def _envelope_headers(dice: random.Random) -> bytes:
     """Encode the header map of an AvroFlumeEvent, as filled by Flume's netcat source and host interceptor."""
-    headers = {
-        "host": f"58.223.1.{dice.randint(1, 254)}",
-        "timestamp": str(1_510_464_542_000 + dice.randint(0, 999)),
-    }
+    headers = {"host": f"58.223.1.{dice.randint(1, 254)}", "timestamp": str(1_510_464_542_000 + dice.randint(0, 999))}
     if dice.random() < 0.3:
         headers["key"] = f"k{dice.randint(1, 9)}"
     return _avro({"type": "map", "values": "string"}, headers)

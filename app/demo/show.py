@@ -140,12 +140,10 @@ class Committed:
         return self._total
 
     def close(self) -> None:
-        """Close the connection."""
         self._consumer.close()
 
 
 def _print_result(result: VerificationResult, recipe: Recipe, broker: Broker) -> None:
-    """Print the result, some lines, and a dead letter."""
     right = "[green]equal[/]" if result.ok else f"[red]WRONG: {result.faults}[/]"
     console.print("[bold]4[/] verified by a read_committed consumer that shares no code with Winnow:")
     console.print(

@@ -11,7 +11,6 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -81,7 +80,6 @@ class VerificationResult:
 
     @property
     def faults(self) -> dict[str, int]:
-        """The faults found, by name."""
         return {each.name: number for each in fields(self)[4:] if (number := getattr(self, each.name))}
 
     @property
@@ -113,9 +111,7 @@ class Verification:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._consumer.close()
 
     def poll(self, timeout: float = 0.1) -> int:

@@ -106,7 +106,6 @@ def make_templates(fields: list[bytes], dice: random.Random) -> tuple[bytes, byt
 
 
 def join(fields: list[bytes]) -> bytes:
-    """Return a line with these fields."""
     return MARK + SEPARATOR.join(fields) + MARK
 
 

@@ -142,7 +142,6 @@ class Broker(Cluster, Startable):
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def log_tail(self, lines: int = 20) -> str:
-        """Return the last lines of each server's log."""
         logs = sorted(self.folder.glob("node-*/server.log"))
         return "\n".join("\n".join(log.read_text(errors="replace").splitlines()[-lines:]) for log in logs)
 
@@ -150,7 +149,6 @@ class Broker(Cluster, Startable):
         return list(range(1, len(self._ports) + 1)) if node is None else [node]
 
     def _prepare(self, node: int, java: str, jars: Path) -> None:
-        """Write the node's properties, and format its log folder if necessary."""
         folder = self.folder / f"node-{node}"
         folder.mkdir(parents=True, exist_ok=True)
         rows = {**self._server_properties(node), **self._properties}
@@ -164,7 +162,6 @@ class Broker(Cluster, Startable):
             (data / CHECKPOINT).write_bytes(checkpoint)
 
     def _server_properties(self, node: int) -> dict[str, str]:
-        """Return properties for a small server that starts fast."""
         mine = f"PLAINTEXT://127.0.0.1:{self._ports[node - 1]}"
         voters = ",".join(f"{i}@127.0.0.1:{port}" for i, port in enumerate(self._controllers, 1))
         replicas = min(3, len(self._ports))
@@ -197,7 +194,6 @@ class Broker(Cluster, Startable):
         }
 
     def _launch(self, node: int, java: str, jars: Path) -> ManagedProcess:
-        """Start one server under a supervisor, with its output in server.log."""
         folder = self.folder / f"node-{node}"
         server = [java, *HEAP, *self._java, *LOGGING, "-Djava.awt.headless=true", "-cp", f"{jars}/*", "kafka.Kafka"]
         command = [*server, str(folder / "server.properties")]
@@ -262,7 +258,6 @@ class HeldPorts(tuple[int, ...]):  # noqa: SLOT001  # a tuple has no slots of it
     _sockets: list[int]
 
     def __new__(cls, count: int) -> Self:
-        """Choose the ports at random."""
         candidates, holders = random.sample(PORTS, len(PORTS)), list[socket.socket]()
         while len(holders) < count:
             holder = socket.socket()

@@ -87,7 +87,6 @@ def fetch_jars(bundle: Bundle = KAFKA) -> Path:
 
 
 def cache_folder() -> Path:
-    """Return Winnow's folder in the user's cache."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "winnow"
 
 
@@ -109,7 +108,6 @@ def find_java() -> str:
 
 
 def _download(bundle: Bundle, folder: Path) -> None:
-    """Download the jars that the folder lacks, with a progress bar on a terminal."""
     folder.mkdir(exist_ok=True)
     console = Console(stderr=True)
     with ThreadPoolExecutor(CONNECTIONS) as pool:

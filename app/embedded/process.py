@@ -23,7 +23,6 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 GRACE_SECONDS = 15
@@ -49,9 +48,7 @@ class Startable:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -93,9 +90,7 @@ class ManagedProcess:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop_and_wait()
 
     @property
@@ -104,7 +99,6 @@ class ManagedProcess:
         return self._supervisor.pid
 
     def poll(self) -> int | None:
-        """Return the command's exit code; None while it runs."""
         return self._supervisor.poll()
 
     def wait(self, seconds: float | None = None) -> int:
@@ -120,7 +114,6 @@ class ManagedProcess:
             self._supervisor.stdin.write(b"at once" if at_once else b"")
 
     def stop_and_wait(self, *, at_once: bool = False) -> None:
-        """Stop the command, wait for it, and kill the rest of its process group."""
         self.stop(at_once=at_once)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._supervisor.wait(GRACE_SECONDS + 5)

@@ -67,7 +67,6 @@ def _occupy(_number: int) -> None:
 
 
 def warm_up() -> None:
-    """Load what every task needs."""
     with contextlib.suppress(Exception):  # a broken parser is reported by the task that uses it
         import parsers.idc_access_log
 
@@ -130,12 +129,7 @@ class SparkRound:
     """A round that runs as a Spark job."""
 
     def __init__(
-        self,
-        context: SparkContext,
-        work: Work,
-        assignments: Sequence[Assignment],
-        group: str,
-        slots: Callable[[], int],
+        self, context: SparkContext, work: Work, assignments: Sequence[Assignment], group: str, slots: Callable[[], int]
     ) -> None:
         self._context = context
         self._work = work
@@ -171,7 +165,6 @@ class SparkRound:
 
     @property
     def done_tasks(self) -> int:
-        """How many tasks have reported."""
         return sum(stage.numCompletedTasks for stage in self._stages())
 
     @property

@@ -78,13 +78,11 @@ class OffsetListener(StreamingQueryListener):
         self._ended = threading.Condition()
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802  # Spark's name, as the three below
-        """Follow the query if it is the chosen one."""
         if self._query in (None, event.name):
             with self._ended:
                 self._followed.add(str(event.runId))
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
-        """Pass the offsets of a batch to the saving thread."""
         if self._query in (None, event.progress.name):
             self._saver.offer(end_offsets(event.progress.json))
 

@@ -90,7 +90,6 @@ class Answers:
         self._last: dict[str, tuple[Snapshot, float, Answer]] = {}
 
     def at(self, path: str) -> Answer:
-        """Return the response for a path without its query."""
         if path not in LONG:
             return answer(path, self._snapshot(), self._now())
         with self._writing:

@@ -39,7 +39,6 @@ class Judgement(NamedTuple):
 
 
 def judge(status: PartitionStatus) -> Judgement:
-    """Return the condition of a partition."""
     points = status.points
     if status.state is PartitionState.BLOCKED:
         return Judgement(Condition.BLOCKED)

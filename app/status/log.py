@@ -41,7 +41,6 @@ def write(before: Snapshot, after: Snapshot) -> None:
 
 
 def lines(before: Snapshot, after: Snapshot) -> Iterator[Line]:
-    """Yield a line for each change that an operator wants to know."""
     yield from _started(before, after)
     yield from _outage(before, after)
     yield from _others(before, after)

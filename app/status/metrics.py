@@ -165,11 +165,7 @@ SERVICE: Sequence[Metric[Snapshot]] = (
         "how long Kafka has not been responding to the driver; 0 while it responds",
         lambda s, now: 0 if s.outage is None else max(0.0, now - s.outage.since),
     ),
-    Metric(
-        "winnow_problems",
-        "current problems; `/api/status` lists each with its cure",
-        lambda s, _: len(s.problems),
-    ),
+    Metric("winnow_problems", "current problems; `/api/status` lists each with its cure", lambda s, _: len(s.problems)),
     Metric(
         "kafka_consumergroup_group_max_lag",
         "the largest `kafka_consumergroup_group_lag`",
@@ -194,16 +190,13 @@ def described() -> Iterator[tuple[str, str, str]]:
 
 
 def exposition(snapshot: Snapshot, now: float) -> tuple[bytes, str]:
-    """
-    Return the metrics in Prometheus' text format, and the content type.
-
-    A thousand partitions have 27,000 samples, so their labels are formatted once.
-    """
+    """Return the metrics in Prometheus' text format, and the content type."""
     return "".join(_lines(snapshot, now)).encode(), CONTENT_TYPE
 
 
 def _lines(snapshot: Snapshot, now: float) -> Iterator[str]:
     partitions = sorted(snapshot.partitions.items())
+    # A thousand partitions have 27,000 samples, so their labels are formatted once.
     statuses = [(_labels({"topic": at.topic, "partition": at.number}), status) for at, status in partitions]
     for metric in PARTITIONS:
         yield from _family(metric.name, metric.meaning, ((at, metric.value(status, now)) for at, status in statuses))

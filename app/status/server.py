@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable
 from http import HTTPMethod, HTTPStatus
 from http.client import LineTooLong
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
 from typing import BinaryIO, Self
 
 from app.errors import NotUsable
@@ -59,7 +58,6 @@ class StatusServer:
 
     @property
     def url(self) -> str:
-        """The URL of the status page."""
         port = self._port if self._server is None else self._server.server_address[1]
         return f"http://{f'[{self._address}]' if ':' in self._address else self._address}:{port}/"
 
@@ -78,9 +76,7 @@ class StatusServer:
         STATUS_PAGE_UP.log(url=self.url)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._server is not None:
             self._server.shutdown()
             self._server.server_close()
@@ -168,7 +164,6 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = CLIENT_SECONDS
 
     def setup(self) -> None:
-        """Limit the size of the head."""
         super().setup()
         self.rfile = _Head(self.rfile)  # type: ignore[assignment,arg-type]  # the part of the interface that is used
 
@@ -183,11 +178,9 @@ class _Handler(BaseHTTPRequestHandler):
         return refusal is None
 
     def do_GET(self) -> None:
-        """Send the response."""
         self._send(self._answered())
 
     def do_HEAD(self) -> None:
-        """Send the response without its body."""
         self._send(self._answered())
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:  # noqa: ARG002  # the base class's

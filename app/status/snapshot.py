@@ -29,17 +29,7 @@ class Build(NamedTuple):
 
 
 class About(NamedTuple):
-    """
-    What runs, and its work.
-
-    Args:
-        build: the versions.
-        generation: the generation; of the services of one group, the one with the largest works.
-        guarantee: the delivery guarantee.
-        sources: the source topics, or the pattern that finds them.
-        sink: the topic for cleansed lines.
-        dead_letters: the topic for rejected records.
-    """
+    """What runs, and its work; `sources` are the topics' names, or the pattern that finds them."""
 
     build: Build = Build()
     generation: int = 0
@@ -78,11 +68,9 @@ class Problem:
     A current problem.
 
     Args:
-        cause: what happened.
         cure: what an operator can do; empty if it resolves itself.
         since: when it began, in seconds since the epoch.
         partition: the affected partition; None if it affects the service.
-        offset: the affected offset.
     """
 
     cause: str
@@ -93,7 +81,6 @@ class Problem:
 
     @classmethod
     def of(cls, error: WinnowError, since: float) -> Problem:
-        """Return an error as a problem that began at `since`."""
         if isinstance(error, PartitionError):
             return cls(error.cause, error.cure, since, error.partition, error.offset)
         return cls(error.cause, error.cure, since)
@@ -114,13 +101,9 @@ class PartitionStatus:
     The status of one source partition.
 
     Args:
-        partition: the partition.
-        state: its state.
         since: when that state began, in seconds since the epoch.
-        committed: the committed offset; None if there is none.
         next_offset: the next offset to read: the committed one, or else the planned start.
         last_stable: the last stable offset, where committed records end.
-        high_watermark: the end of all records.
         unstable_since: since when a producer's open transaction has held the last stable offset back; None if no
             records wait behind it.
         log_start: the first offset still in the partition.
@@ -131,7 +114,6 @@ class PartitionStatus:
         moved: when the committed offset last moved, in seconds since the epoch; None if it has not.
         points: its positions in the last minutes, newest last.
         counts: the counts of its records since the service started.
-        problem: its current problem.
         skipped: the offsets that `out.of.range` last skipped, as a half-open range.
         rewound: the offsets that `out.of.range` last read again, as a half-open range.
         recovered: the last error that its task recovered from; empty if there was none.
@@ -220,7 +202,6 @@ class RoundStatus:
         number: 1 for the first round of this service.
         began: when it began, in seconds since the epoch.
         slots: how many tasks could run at once.
-        tasks: the number of tasks.
         partitions: the number of their partitions.
         lag_before: the lag when it began.
         lost_tasks: how many task attempts have failed.
@@ -254,25 +235,17 @@ class Snapshot:
         at: the moment, in seconds since the epoch.
         alive: the last heartbeat; newer than `at` if nothing has changed since.
         looked: when the offsets were last read from Kafka; None before the first time.
-        group: the consumer group.
         started: when the service started, in seconds since the epoch.
-        about: what runs, and its work.
-        phase: the phase of the service.
         cause: why it is stopping; empty while it runs.
-        partitions: the status of every source partition.
         round: the last round; None before the first.
         ended: the last finished rounds, newest last.
         endings: the number of finished rounds by ending.
-        progress: the progress between the last two refreshes; None before the first.
         outage: the current outage of Kafka, including refusals; None while Kafka responds.
         rival: another active run of this generation; None if there is none.
         fenced: the partitions lost to other owners before the last discovery, with the new owner; None if that has not
             committed yet.
         taken: the partitions that a later generation has taken over.
-        mirrors: the status of the driver's offset mirrors.
         totals: the counts of all records since the service started.
-        warnings: the warnings of the preflight, with their cures.
-        paused: the operator's pause; None while the service works.
         tasks: the times of each task since the service started, by its number within a round.
         hour: the moments of the last hour, newest last.
     """
@@ -314,5 +287,4 @@ class Snapshot:
 
     @property
     def lag(self) -> int:
-        """The lag of all partitions."""
         return sum(status.lag for status in self.partitions.values())

@@ -58,8 +58,6 @@ def _constant(byte, kind):
 
 @intrinsic
 def byte_at(_context, _address):
-    """Load one byte."""
-
     def build(_target, builder, _signature, args):
         return builder.zext(_load(builder, args[0], _I8), _I64)
 
@@ -88,8 +86,6 @@ def word_at(_context, _address):
 
 @intrinsic
 def put_byte(_context, _address, _byte):
-    """Store one byte."""
-
     def build(_target, builder, _signature, args):
         builder.store(builder.trunc(args[1], _I8), builder.inttoptr(args[0], _I8.as_pointer()), align=1)
         return args[0]
@@ -99,8 +95,6 @@ def put_byte(_context, _address, _byte):
 
 @intrinsic
 def put_offset(_context, _address, _offset):
-    """Store one of Arrow's 32-bit offsets."""
-
     def build(_target, builder, _signature, args):
         builder.store(builder.trunc(args[1], _I32), builder.inttoptr(args[0], _I32.as_pointer()), align=1)
         return args[0]
@@ -110,8 +104,6 @@ def put_offset(_context, _address, _offset):
 
 @intrinsic
 def copy_16(_context, _to, _source):
-    """Copy sixteen bytes."""
-
     def build(_target, builder, _signature, args):
         builder.store(_load(builder, args[1], _BYTES_16), builder.inttoptr(args[0], _BYTES_16.as_pointer()), align=1)
         return args[0]
@@ -146,8 +138,6 @@ def suspect_in_32(_context, _address, _separator):
 
 @intrinsic
 def lowest_bit(_context, _bits):
-    """Return the index of the lowest bit set."""
-
     def build(_target, builder, _signature, args):
         return builder.cttz(args[0], ir.Constant(_I1, 1))
 
@@ -254,7 +244,6 @@ def is_harmless(begin, end, separator):
 
 @inlined
 def hexadecimal(digit):
-    """Return the upper-case digit."""
     return digit + 48 if digit < 10 else digit + 55
 
 
@@ -290,7 +279,6 @@ def put_escaped(to, begin, end, row_end, separator):
 
 @inlined
 def is_digit(byte):
-    """Return whether the byte is an ASCII digit."""
     return 48 <= byte <= 57
 
 
@@ -341,7 +329,6 @@ def is_ipv4(begin, end):
 
 @inlined
 def is_hexadecimal(byte):
-    """Return whether the byte is a hexadecimal digit."""
     return is_digit(byte) or 97 <= byte | 32 <= 102
 
 
@@ -395,7 +382,6 @@ def is_port(begin, end):
 
 @inlined
 def passes(kind, begin, end):
-    """Return whether the value passes the check."""
     if kind == NOT_EMPTY:
         return end > begin
     if kind == DATETIME:
@@ -407,7 +393,6 @@ def passes(kind, begin, end):
 
 @inlined
 def is_blank(at):
-    """Return whether the byte is a blank or a tab."""
     byte = byte_at(at)
     return byte == 32 or byte == 9
 
@@ -648,7 +633,6 @@ def number_at(at, end):
 
 @inlined
 def is_utf8(begin, end):
-    """Return whether the text is UTF-8."""
     at = begin
     while at < end:
         size = 1 if byte_at(at) < 128 else sequence(at, end)

@@ -45,12 +45,7 @@ class Compiled:
         )
 
     def parse(self, lines: pa.BinaryArray) -> Parsed:
-        """
-        Cleanse one batch.
-
-        Raises:
-            OverflowError: the output would exceed 2 GiB, the limit of an Arrow array.
-        """
+        """Raises OverflowError if the output would exceed 2 GiB, the limit of an Arrow array."""
         work = _Work(Buffers.of(lines))
         # Only escapes make the output longer than the input, so the input's size is nearly always enough.
         work.reserve(self._copies * work.input.size + self._extra * work.input.total)
@@ -120,12 +115,10 @@ class _Work:
 
     @property
     def rest(self) -> int:
-        """The number of rows not processed yet."""
         return self.input.total - int(self.state[kernels.ROW])
 
     @property
     def written(self) -> int:
-        """The output bytes so far."""
         return int(self.state[kernels.WRITTEN])
 
     def reserve(self, capacity: int) -> None:

@@ -139,16 +139,8 @@ def build(
     escape: Sequence[str],
     output_separator: str,
 ) -> Layout:
-    """
-    Return the layout that the options of `Delimited` describe.
-
-    Raises:
-        ParserOptionError: at least one option is wrong. The message lists every problem.
-    """
-    problems = [
-        *_text_problems(marker, separator, output, output_separator),
-        *_field_problems(fields),
-    ]
+    """Check the options of `Delimited`. Raises ParserOptionError with every problem."""
+    problems = [*_text_problems(marker, separator, output, output_separator), *_field_problems(fields)]
     if not problems:
         problems += [
             *_check_problems(fields, checks, escape),

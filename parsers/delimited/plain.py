@@ -10,18 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from parsers.contract import Parsed
-from parsers.delimited.layout import (
-    CHECK,
-    EMPTY,
-    FIELD_COUNT,
-    ILLEGAL,
-    NO_MARKER,
-    NO_VALUE,
-    Check,
-    Form,
-    Layout,
-    Piece,
-)
+from parsers.delimited.layout import CHECK, EMPTY, FIELD_COUNT, ILLEGAL, NO_MARKER, NO_VALUE, Check, Form, Layout, Piece
 
 _DIGITS = re.compile(rb"[0-9]+")
 _MOMENT = re.compile(rb"[0-9]{14}")
@@ -45,7 +34,6 @@ class Plain:
         self._breaking = re.compile(rf"[\x00-\x1f\x7f\udc80-\udcff{separator}]")
 
     def parse(self, lines: pa.BinaryArray) -> Parsed:
-        """Cleanse one batch."""
         values, rows, reject_rows, refusals = [], [], [], []
         for row, line in enumerate(lines.to_pylist()):
             try:

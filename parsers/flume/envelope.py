@@ -73,7 +73,6 @@ class FromFlume:
 
     @property
     def output_fields(self) -> Mapping[str, str]:
-        """The fields of the wrapped parser's lines."""
         return self._parser.output_fields if isinstance(self._parser, HasFields) else {}
 
     def parse(self, lines: pa.BinaryArray) -> Parsed:

@@ -65,12 +65,7 @@ def _headers(value: bytes | None) -> dict[str, str]:
 
 
 def event(value: bytes) -> FlumeEvent:
-    """
-    Return the event that the value is.
-
-    Raises:
-        NoEvent: the value is not exactly one event.
-    """
+    """Raises NoEvent if the value is not exactly one event."""
     source = _Source(value)
     try:
         found = fastavro.schemaless_reader(source, _SCHEMA, None)  # type: ignore[arg-type]
@@ -97,16 +92,13 @@ class _Source:
 
     @property
     def rest(self) -> int:
-        """The number of unread bytes."""
         return len(self._value) - self._at
 
     def read(self, size: int) -> bytes:
         """
-        Return exactly the next `size` bytes.
+        Return exactly the next `size` bytes, or raise NoEvent; also if a number has more than nine bytes.
 
-        Raises:
-            NoEvent: `size` is negative or more than the rest, or a number has more than nine bytes. No size in a record
-                comes near the 2^62 that such a number stands for.
+        No size in a record comes near the 2^62 that such a number stands for.
         """
         end = self._at + size
         piece = self._value[self._at : end]
