@@ -12,10 +12,8 @@ from app.config import Config
 from app.model import Pause
 from app.operate import lag as lags
 
-COLUMNS = (
-    *("TOPIC", "#PARTITION", "#CURRENT-OFFSET", "#LAST-STABLE-OFFSET", "#LOG-END-OFFSET"),
-    *("#LAG", "#LAG-TO-END", "#LAG-SECONDS", "?PROBLEM"),
-)
+OFFSETS = ("#CURRENT-OFFSET", "#LAST-STABLE-OFFSET", "#LOG-END-OFFSET")
+COLUMNS = ("TOPIC", "#PARTITION", *OFFSETS, "#LAG", "#LAG-TO-END", "#LAG-SECONDS", "?PROBLEM")
 
 
 @click.command()

@@ -14,10 +14,8 @@ from app.model import Pause
 from app.operate.lag import measure, unknown
 from app.operate.top import LagSample, Row, rows, summed
 
-COLUMNS = (
-    *("TOPIC", "#PARTITION", "#LAG", "#LAG-SECONDS", "#RECORDS/S"),
-    *("#DEAD-LETTERS/S", "#DEAD-LETTERS-%", "#CLOSES-IN-S", "PROBLEM"),
-)
+RATES = ("#RECORDS/S", "#DEAD-LETTERS/S", "#DEAD-LETTERS-%")
+COLUMNS = ("TOPIC", "#PARTITION", "#LAG", "#LAG-SECONDS", *RATES, "#CLOSES-IN-S", "PROBLEM")
 # The headings, the footer, and a line for a long problem.
 OTHER_LINES = 4
 
