@@ -44,12 +44,6 @@ def ending(frame: bytes) -> Ending | None:
     return Ending(api, frame[at : at + length].decode())
 
 
-def client_id(frame: bytes) -> str:
-    """Return the `client.id` that a request bears, without its length."""
-    (length,) = struct.unpack_from(">h", frame, CLIENT_AT)
-    return frame[CLIENT_AT + 2 :][: max(length, 0)].decode()
-
-
 class Proxy:
     """
     Forwards loopback ports to brokers; a context manager.
@@ -65,8 +59,6 @@ class Proxy:
         """Seconds by which each request is delayed."""
         self.dropping = False
         """Whether all requests and answers are dropped."""
-        self.away = ""
-        """The `client.id` whose requests are dropped; empty for none."""
         self.hold_seconds: Callable[[int], float | None] = lambda api: None
         """Given the API key of an `Ending`, returns how long to hold it while its connection is cut; None forwards it."""
         self.held = 0
@@ -141,7 +133,7 @@ class Proxy:
         """Forward requests until one is held; then return True, because the connection must be cut."""
         while True:
             frame = await reader.readexactly(int.from_bytes(await reader.readexactly(4)))
-            if self.dropping or (self.away and client_id(frame) == self.away):
+            if self.dropping:
                 continue
             if self.delay:
                 await asyncio.sleep(self.delay)

@@ -114,19 +114,6 @@ def test_only_what_is_asked_for_is_held(server: FrameServer, port: int) -> None:
         assert b"!" == client.recv(1)
 
 
-def test_kafka_is_away_from_one_client_only(server: FrameServer, port: int) -> None:
-    """Requests of the client with that `client.id` are dropped; others pass, also those without one."""
-    nameless = struct.pack(">hhih", 0, 1, 7, -1)
-
-    with Proxy({port: server.port}) as proxy, socket.create_connection(("127.0.0.1", port)) as client:
-        proxy.away = "winnow"
-        send(client, END)
-        send(client, nameless)
-
-        assert b"!" == client.recv(1)
-        assert nameless == server.frames.get(timeout=PATIENCE)
-
-
 def test_connections_are_cut(server: FrameServer, port: int) -> None:
     """A client notices the cut at once."""
     with Proxy({port: server.port}) as proxy, socket.create_connection(("127.0.0.1", port)) as client:
