@@ -18,7 +18,6 @@ from typing import Any, NamedTuple, Self
 TXN_OFFSET_COMMIT, END_TXN = 28, 26
 LAST_PLAIN_VERSION = {TXN_OFFSET_COMMIT: 2, END_TXN: 2}
 """Later versions have compact lengths, and tags in the header."""
-"""Where the length of the client's name stands in a request."""
 
 
 class Ending(NamedTuple):
