@@ -65,7 +65,6 @@ class TaskClients:
         self._mirrors.close()
 
     def consumer(self) -> TaskConsumer:
-        """Return the task's consumer."""
         return self._backend.consumer(self._config)
 
     def offsets(self, consumer: TaskConsumer) -> OffsetStore:

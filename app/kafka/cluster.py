@@ -43,11 +43,9 @@ class KafkaCluster:
         self.tools = connection.tools
 
     def id(self) -> str:
-        """Return the cluster id; empty if the cluster does not tell."""
         return self._metadata().cluster_id or ""
 
     def brokers(self) -> BrokerFacts:
-        """Return what the brokers support."""
         told = self._connection.broker_settings()  # first: it is the quickest to notice that Kafka denies access
         return BrokerFacts(self._versions(), told)
 
@@ -66,11 +64,9 @@ class KafkaCluster:
         return versions([record.getMessage() for record in kept.buffer])
 
     def topics(self, names: Collection[str]) -> Mapping[str, TopicFacts]:
-        """Return what is known about each topic that exists."""
         return KafkaTopics(self._connection).facts(names)
 
     def group_rights(self, group: str) -> frozenset[str] | None:
-        """Return our rights on a group; None if the broker does not tell."""
         try:
             found = _describe(self._connection, group, rights=True)
         except KafkaException as error:
@@ -80,7 +76,6 @@ class KafkaCluster:
         return None if found is None else rights_of(found.authorized_operations)
 
     def newest_commit(self) -> float | None:
-        """Return when a broker last wrote an offset, by its clock in seconds; None if unknown."""
         known = self._metadata().topics[OFFSETS_TOPIC]
         if known.error is not None:
             return None

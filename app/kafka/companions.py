@@ -89,7 +89,6 @@ class KafkaPlaceholders:
             self._provide(name, wanted, grow=self._companions.partitions_of(name) > 0)
 
     def lacking(self, partitions: Iterable[Partition]) -> Mapping[str, int]:
-        """Return the missing or too small placeholders, with the number of partitions that each needs."""
         wanted: dict[str, int] = {}
         for topic, number in partitions:
             name = self._template.format(topic=topic)

@@ -59,11 +59,9 @@ class FlushedDelivery:
         self.client = make({})
 
     def serve(self, seconds: float) -> None:
-        """Take delivery reports, which frees the records."""
         self.client.poll(seconds)
 
     def deliver_all(self, seconds: float) -> int:
-        """Wait until every queued record is delivered or has failed; return how many are open after `seconds`."""
         return self.client.flush(seconds)
 
     def close(self) -> None:

@@ -117,7 +117,6 @@ class KafkaTopics:
         )
 
     def facts(self, names: Collection[str]) -> dict[str, TopicFacts]:
-        """Return what a preflight asks about those of the topics that exist."""
         asked = self._connection.client.describe_topics(
             TopicCollection(list(names)), include_authorized_operations=True, request_timeout=ANSWER_SECONDS
         )

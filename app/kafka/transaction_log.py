@@ -109,11 +109,9 @@ class _Bytes:
         self._at = 0
 
     def skip(self, size: int) -> None:
-        """Skip some bytes."""
         self._at += size
 
     def take(self, layout: str) -> tuple[Any, ...]:
-        """Read values with a layout of `struct`."""
         taken = struct.unpack_from(layout, self._data, self._at)
         self._at += struct.calcsize(layout)
         return taken
@@ -123,7 +121,6 @@ class _Bytes:
         return max(0, self._varint() - 1 if flexible else self.take(layout)[0])
 
     def pass_tags(self) -> None:
-        """Pass tagged fields."""
         for _ in range(self._varint()):
             self._varint()
             self.skip(self._varint())

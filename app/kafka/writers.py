@@ -323,14 +323,12 @@ class TransactionalWriter(Writer):
             raise Transient(self._partition, "the end of a transaction may have been sent twice")
 
     def send(self, lines: Lines) -> None:
-        """Queue cleansed lines inside the transaction."""
         self._begin()
         if self._sender.targets.by_key:  # each may be the only one of the transaction in its partition
             lines = lines.with_header(*self._header)
         super().send(lines)
 
     def send_dead_letters(self, dead_letters: Sequence[OutgoingRecord]) -> None:
-        """Queue rejected records inside the transaction."""
         if self._unsettled is not None:
             raise Transient(self._partition, f"{self._unsettled} has no leader")
         self._begin()

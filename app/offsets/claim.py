@@ -46,7 +46,6 @@ class Claim:
         self._known = CommittedOffset(offset, metadata)
 
     def reset(self, offset: int, metadata: str) -> None:
-        """Save an offset unconditionally; see `OffsetStore.reset`."""
         self._store.reset(self._partition, offset, metadata)
         self._known = CommittedOffset(offset, metadata)
 

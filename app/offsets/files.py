@@ -64,7 +64,7 @@ class FileOffsets:
         self._secrets = hidden("files", given)
 
     def load(self, partitions: Iterable[Partition], *, stable: bool) -> Mapping[Partition, CommittedOffset]:  # noqa: ARG002  # outside Kafka's transactions, every offset is stable
-        """Read the files; see `OffsetStore.load`. A missing folder is NotUsable."""
+        """Raises NotUsable if the folder is missing; see `OffsetStore.load`."""
         wanted = list(partitions)
         with self._asking(f"reading the offsets of group {self._group!r}"), ThreadPoolExecutor(READERS) as readers:
             read = list(readers.map(self._read, wanted)) if len(wanted) > 1 else [self._read(each) for each in wanted]
@@ -77,7 +77,6 @@ class FileOffsets:
         return None if file is None else _offset_in(file.content, f"{self._folder.url}/{self._path(partition)}")
 
     def save(self, partition: Partition, offset: int, metadata: str) -> None:
-        """Replace the file unless it holds a larger offset; see `OffsetStore.save`."""
         path = self._path(partition)
         with saving(partition, offset), self._asking(f"storing the offset of {partition}"):
             for _ in range(TRIES):
@@ -93,13 +92,11 @@ class FileOffsets:
             )
 
     def reset(self, partition: Partition, offset: int, metadata: str) -> None:
-        """Replace the file; see `OffsetStore.reset`."""
         path = self._path(partition)
         with saving(partition, offset), self._asking(f"storing the offset of {partition}"), self._folder.locked(path):
             self._folder.overwrite(path, _content(offset, metadata))
 
     def close(self) -> None:
-        """Release connections."""
         self._folder.close()
 
     def _path(self, partition: Partition) -> str:
@@ -296,7 +293,6 @@ class HdfsFolder(Folder):
         call("RENAME", method="put", path=new, destination=file, renameoptions="OVERWRITE")
 
     def close(self) -> None:
-        """Close the connections."""
         self._hdfs.session.close()
 
 

@@ -99,7 +99,6 @@ class HBaseOffsets:
         self._next_history: dict[str, float] = {}
 
     def load(self, partitions: Iterable[Partition], *, stable: bool) -> Mapping[Partition, CommittedOffset]:  # noqa: ARG002  # outside Kafka's transactions, every offset is stable
-        """Read the newest rows; see `OffsetStore.load`."""
         found: dict[Partition, CommittedOffset] = {}
         for topic, wanted in numbers_by_topic(partitions).items():
             with self._asking(f"reading the offsets of {topic}") as table:
@@ -111,7 +110,6 @@ class HBaseOffsets:
         return found
 
     def save(self, partition: Partition, offset: int, metadata: str) -> None:
-        """Store the offset unless a larger one is stored; see `OffsetStore.save`."""
         row = self._row(partition.topic, NOW)
         column, beside = _column(OFFSETS, partition.number), _column(METADATA, partition.number)
         for _ in range(TRIES):
@@ -132,7 +130,6 @@ class HBaseOffsets:
         raise Transient(partition, f"other writers changed the offset {TRIES} times in a row", offset)
 
     def reset(self, partition: Partition, offset: int, metadata: str) -> None:
-        """Store the offset; see `OffsetStore.reset`."""
         cells = {
             _column(OFFSETS, partition.number): str(offset).encode(),
             _column(METADATA, partition.number): _metadata(None, offset, metadata),
@@ -142,13 +139,11 @@ class HBaseOffsets:
             self._keep_history(table, partition.topic)
 
     def history(self, topic: str, most: int, until: int | None = None) -> Sequence[PastOffsets]:
-        """Read rows of the history; see `OffsetHistory.history`."""
         with self._asking(f"reading the history of {topic}") as table:
             rows = list(self._scan(table, topic, most, ":" if until is None else _moment(until)))
         return [_past(row, cells) for row, cells in rows]
 
     def close(self) -> None:
-        """Close all connections."""
         self._connections.close()
 
     def _newest(self, table: Any, topic: str) -> list[tuple[str, Cells]]:  # noqa: ANN401  # happybase has no types

@@ -72,7 +72,6 @@ class Mirror:
 
     @property
     def status(self) -> MirrorStatus:
-        """The current status."""
         with self._news:
             return MirrorStatus(self._name, self.failures, len(self._waiting), *self._trouble)
 
@@ -160,12 +159,10 @@ class Mirrors:
 
     @property
     def failures(self) -> int:
-        """Failed writes of all mirrors."""
         return sum(mirror.failures for mirror in self._mirrors)
 
     @property
     def status(self) -> tuple[MirrorStatus, ...]:
-        """The current status of each mirror."""
         return tuple(mirror.status for mirror in self._mirrors)
 
     def put(self, partition: Partition, offset: int, metadata: str) -> None:

@@ -140,7 +140,6 @@ class MySqlOffsets:
         self._has_table = False
 
     def load(self, partitions: Iterable[Partition], *, stable: bool) -> Mapping[Partition, CommittedOffset]:  # noqa: ARG002  # outside Kafka's transactions, every offset is stable
-        """Read the rows; see `OffsetStore.load`."""
         found: dict[Partition, CommittedOffset] = {}
         for topic, wanted in numbers_by_topic(partitions).items():
             with self._asking(f"reading the offsets of {topic}") as cursor:
@@ -150,7 +149,6 @@ class MySqlOffsets:
         return found
 
     def save(self, partition: Partition, offset: int, metadata: str) -> None:
-        """Store the offset unless a larger one is stored; see `OffsetStore.save`."""
         with saving(partition, offset), self._asking(f"storing the offset of {partition}") as cursor:
             cursor.execute(self._sql(SAVE), (self._group, *partition, offset, metadata))
             cursor.execute(self._sql(LOAD), (self._group, partition.topic, [partition.number]))
@@ -158,12 +156,10 @@ class MySqlOffsets:
         refuse_to_go_back(partition, self._stored(stored, beside), offset)
 
     def reset(self, partition: Partition, offset: int, metadata: str) -> None:
-        """Store the offset; see `OffsetStore.reset`."""
         with saving(partition, offset), self._asking(f"storing the offset of {partition}") as cursor:
             cursor.execute(self._sql(RESET), (self._group, *partition, offset, metadata))
 
     def close(self) -> None:
-        """Close all connections."""
         self._connections.close()
 
     def _sql(self, statement: str) -> str:

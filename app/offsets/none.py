@@ -26,18 +26,15 @@ class NoOffsets:
         self._lock = threading.Lock()
 
     def load(self, partitions: Iterable[Partition], *, stable: bool) -> Mapping[Partition, CommittedOffset]:  # noqa: ARG002  # outside Kafka's transactions, every offset is stable
-        """Return the offset of each partition that has one."""
         with self._lock:
             return {each: self._offsets[each] for each in partitions if each in self._offsets}
 
     def save(self, partition: Partition, offset: int, metadata: str) -> None:
-        """Keep an offset unless a larger one is kept; see `OffsetStore.save`."""
         with self._lock:
             refuse_to_go_back(partition, self._offsets.get(partition), offset)
             self._offsets[partition] = CommittedOffset(offset, metadata)
 
     def reset(self, partition: Partition, offset: int, metadata: str) -> None:
-        """Keep an offset even if that goes back."""
         with self._lock:
             self._offsets[partition] = CommittedOffset(offset, metadata)
 

@@ -80,7 +80,6 @@ class RedisOffsets:
         self._save = self._client.register_script(SAVE)
 
     def load(self, partitions: Iterable[Partition], *, stable: bool) -> Mapping[Partition, CommittedOffset]:  # noqa: ARG002  # outside Kafka's transactions, every offset is stable
-        """Read the fields; see `OffsetStore.load`."""
         found: dict[Partition, CommittedOffset] = {}
         for topic, wanted in numbers_by_topic(partitions).items():
             with self._asking(f"reading the offsets of {topic}"):
@@ -102,7 +101,6 @@ class RedisOffsets:
         return list(values)
 
     def save(self, partition: Partition, offset: int, metadata: str) -> None:
-        """Store the offset unless a larger one is stored; see `OffsetStore.save`."""
         key, number = self._key(partition.topic), str(partition.number)
         with saving(partition, offset), self._asking(f"storing the offset of {partition}"):
             stored = self._save(keys=[key], args=[number, str(offset), metadata])
@@ -111,13 +109,11 @@ class RedisOffsets:
             refuse_to_go_back(partition, stored_offset(str(stored), "", place), offset)
 
     def reset(self, partition: Partition, offset: int, metadata: str) -> None:
-        """Store the offset; see `OffsetStore.reset`."""
         field, beside = _fields(partition.number)
         with saving(partition, offset), self._asking(f"storing the offset of {partition}"):
             self._client.hset(self._key(partition.topic), mapping={field: str(offset), beside: metadata})
 
     def close(self) -> None:
-        """Close all connections."""
         self._client.close()
 
     def _key(self, topic: str) -> str:

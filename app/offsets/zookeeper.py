@@ -118,7 +118,6 @@ class ZooKeeperOffsets:
         self._lock = threading.Lock()
 
     def load(self, partitions: Iterable[Partition], *, stable: bool) -> Mapping[Partition, CommittedOffset]:  # noqa: ARG002  # outside Kafka's transactions, every offset is stable
-        """Read the nodes; see `OffsetStore.load`."""
         with self._asking("reading offsets") as client:
             asked = {each: self._ask(client, each) for each in partitions}
             found = {each: answer() for each, answer in asked.items()}
@@ -129,11 +128,9 @@ class ZooKeeperOffsets:
         return {partition: stored.committed for partition, stored in found.items() if stored is not None}
 
     def save(self, partition: Partition, offset: int, metadata: str) -> None:
-        """Store the offset unless a larger one is stored; see `OffsetStore.save`."""
         self._store(partition, offset, metadata, refuse_to_go_back)
 
     def reset(self, partition: Partition, offset: int, metadata: str) -> None:
-        """Store the offset; see `OffsetStore.reset`."""
         self._store(partition, offset, metadata, lambda *_: None)
 
     def close(self) -> None:

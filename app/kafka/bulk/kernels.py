@@ -78,8 +78,6 @@ def prefetch(_context, _address):
 
 @intrinsic
 def copy(_context, _to, _source, _size):
-    """Copy bytes."""
-
     def build(_target, builder, _signature, args):
         move = builder.module.declare_intrinsic("llvm.memcpy", [_I8.as_pointer(), _I8.as_pointer(), _I64])
         builder.call(move, [_pointer(builder, args[0]), _pointer(builder, args[1]), args[2], ir.Constant(_I1, 0)])

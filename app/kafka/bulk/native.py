@@ -128,12 +128,10 @@ def take_error(error: int) -> KafkaError:
 
 
 def error_of_message(message: int) -> KafkaError:
-    """Return the error in place of a record."""
     return KafkaError(Message.from_address(message).error, _text(message_errstr(message)))
 
 
 def error_of_event(event: int) -> KafkaError:
-    """Return the error of an event."""
     return KafkaError(event_error(event), _text(event_error_string(event)))
 
 

@@ -115,7 +115,6 @@ class _Target:
         return self._fields[:wanted]
 
     def close(self) -> None:
-        """Release the topic."""
         native.topic_destroy(self._topic)
 
 
