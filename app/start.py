@@ -52,7 +52,7 @@ def clients(config: Config, runtime: Runtime = REAL) -> Clients:
     store = open_store(config.offsets.store.plugin, output)
     in_kafka_too = not is_local(store) and (bool(placeholder) or not store.transactional)
     marks = open_store(Plugin("kafka"), StoreContext(GROUP.format(group), config.output_kafka))
-    marked = [config.dead_letters.topic, config.sink.topic, *map(output.topic, config.source.topics)]
+    others = [config.dead_letters.topic, *map(output.topic, config.source.topics)]
     topics = KafkaTopics(source, OwnTopics(config.dead_letters.topic, placeholder))
     return Clients(
         topics=topics,
@@ -66,7 +66,7 @@ def clients(config: Config, runtime: Runtime = REAL) -> Clients:
         ages=KafkaAges(config.kafka, group, topics) if config.http.enabled else AgesUnknown(),
         placeholders=KafkaPlaceholders(sink, placeholder) if placeholder else None,
         copies=open_store(Plugin("kafka"), here) if in_kafka_too else None,
-        pauses=PauseMark(marks, marked),
+        pauses=PauseMark(marks, config.sink.topic, others),
         clusters=(KafkaCluster(source, config.kafka), KafkaCluster(sink, config.output_kafka)),
         timings=runtime.timings,
     )

@@ -7,12 +7,18 @@ The mark is a committed offset of a separate group (1: paused, 0: not), so it ne
 an offset together with its topic, so each topic of the service carries a mark, and any one of them counts. Brokers also
 delete the offsets of a group that is idle for `offsets.retention.minutes` (7 days), so a paused service renews the mark
 and its own offsets (`app.driver.renewal`).
+
+A service that renews the mark may write just after an operator has ended the pause. So the end is kept at the sink's
+mark (`winnow-pause/1 ended=1795328875831`), which no service writes: the operator's command writes the end and then
+looks for marks, the service writes its marks and then looks for the end. One of them sees what the other wrote, and
+removes the marks.
 """
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from urllib.parse import quote, unquote
 
 from app.config import Config
@@ -28,11 +34,13 @@ AGAIN_SECONDS = 300.0
 
 
 class PauseMark:
-    """Reads and changes the mark, which is in `store` for each of the service's topics."""
+    """Reads and changes the mark, which is in `store` for the sink and for the service's other topics."""
 
-    def __init__(self, store: OffsetStore, topics: Iterable[str], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, store: OffsetStore, sink: str, others: Iterable[str], clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._store = store
-        self._places = [Partition(topic, 0) for topic in topics]
+        self._sink, self._others = Partition(sink, 0), [Partition(topic, 0) for topic in others]
         self._clock = clock
         self._forbidden_until = clock()
         self._known: Pause | None = None
@@ -53,32 +61,42 @@ class PauseMark:
         return self._known
 
     def _stored(self) -> Pause | None:
-        return next(map(_parse, self._marks().values()), None)
+        found = self._load()
+        ended = _words(found[self._sink]).get("ended", "") if self._sink in found else ""
+        pauses = map(_parse, _paused(found).values())
+        return next((each for each in pauses if not ended.isdecimal() or each.since > int(ended)), None)
 
-    def _marks(self) -> dict[Partition, CommittedOffset]:
-        found = self._store.load(self._places, stable=False)
-        return {place: at for place, at in found.items() if at.offset == 1}
+    def _load(self) -> Mapping[Partition, CommittedOffset]:
+        return self._store.load([self._sink, *self._others], stable=False)
 
     def set(self, pause: Pause) -> None:
         """Pause the service, even if one of its topics is missing now. Raises Transient if the result is unknown."""
+        self._mark([self._sink, *self._others], pause)
+
+    def _mark(self, places: Collection[Partition], pause: Pause) -> None:
         failures = []
-        for place in self._places:
+        for place in places:
             try:
                 self._store.reset(place, 1, f"{VERSION} since={pause.since} by={quote(pause.by, safe='')}")
             except PartitionError as error:
                 failures.append(error)
-        if len(failures) == len(self._places):
+        if len(failures) == len(places):
             raise failures[0]
 
     def renew(self) -> None:
         """Store the pause again, unless an operator has just ended it. Raises what `read` and `set` raise."""
         if (pause := self._stored()) is not None:
-            self.set(pause)
+            self._mark(self._others, pause)
+            if self._stored() is None:
+                self.clear()
 
     def clear(self) -> None:
         """End the pause, also if it is renewed just now. Raises what `read` raises, and Transient if unsure."""
-        while marks := self._marks():
-            for place in marks:
+        while marks := _paused(self._load()):
+            ended = max(_parse(each).since for each in marks.values())
+            with contextlib.suppress(PartitionError):  # no service works without the sink
+                self._store.reset(self._sink, 0, f"{VERSION} ended={ended}")
+            for place in marks.keys() - {self._sink}:
                 self._store.reset(place, 0, "")
 
 
@@ -88,8 +106,16 @@ def seconds_to_follow(config: Config, pause: Pause | None) -> float:
     return config.round_interval * (CHECKS[config.delivery_guarantee] if ends_late else 1)
 
 
-def _parse(found: CommittedOffset) -> Pause:
-    _, *words = found.metadata.split() or [""]
-    values = dict(word.partition("=")[::2] for word in words)
+def _paused(found: Mapping[Partition, CommittedOffset]) -> dict[Partition, CommittedOffset]:
+    return {place: at for place, at in found.items() if at.offset == 1}
+
+
+def _parse(mark: CommittedOffset) -> Pause:
+    values = _words(mark)
     since = values.get("since", "")
     return Pause(int(since) if since.isdecimal() else 0, unquote(values.get("by", "")))
+
+
+def _words(mark: CommittedOffset) -> dict[str, str]:
+    _, *words = mark.metadata.split() or [""]
+    return dict(word.partition("=")[::2] for word in words)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from app.errors import Transient
 from app.model import CommittedOffset, Partition, Pause
@@ -43,12 +43,32 @@ class PauseOffsets:
         self.trouble: Exception | None = None
         self.missing: set[str] = set()
         """Topics that do not exist: with them, Kafka has deleted their offsets."""
+        self._meanwhile: tuple[int, Callable[[], object]] | None = None
+
+    def before_request(self, number: int, act: Callable[[], object]) -> None:
+        """Let something happen just before the request with this number, the next being 0."""
+        self._meanwhile = number, act
+
+    def last_act(self) -> None:
+        """Let it happen now, if there were fewer requests."""
+        if self._meanwhile is not None:
+            (_, act), self._meanwhile = self._meanwhile, None
+            act()
+
+    def _request(self) -> None:
+        if self._meanwhile is None:
+            return
+        number, act = self._meanwhile
+        self._meanwhile = (number - 1, act) if number else None
+        if not number:
+            act()
 
     def delete(self, topic: str) -> None:
         self.stored = {place: at for place, at in self.stored.items() if place.topic != topic}
 
     def load(self, partitions: Iterable[Partition], *, stable: bool) -> Mapping[Partition, CommittedOffset]:
         assert not stable, "nobody commits in that group in a transaction"
+        self._request()
         if self.trouble:
             raise self.trouble
         return {each: self.stored[each] for each in partitions if each in self.stored}
@@ -57,6 +77,7 @@ class PauseOffsets:
         raise AssertionError("a mark may go back")
 
     def reset(self, partition: Partition, offset: int, metadata: str) -> None:
+        self._request()
         if partition.topic in self.missing:
             raise Transient(partition, "unknown topic")
         self.stored[partition] = CommittedOffset(offset, metadata)

@@ -19,13 +19,14 @@ from tests.fakes.pauses import PAUSE, PausedFor, PauseOffsets
 from tests.fakes.simulation import SimulatedStop, SimulatedTime
 
 A = Partition("raw", 0)
-TOPICS = ("dead", "clean", "raw")
+SINK, OTHERS = "clean", ("dead", "raw")
+TOPICS = (SINK, *OTHERS)
 
 
 class TestMark:
     def test_it_is_set_and_cleared(self) -> None:
         """The mark says since when and from where."""
-        mark = PauseMark(PauseOffsets(), TOPICS)
+        mark = PauseMark(PauseOffsets(), SINK, OTHERS)
 
         assert mark.read() is None
         mark.set(PAUSE)
@@ -38,13 +39,13 @@ class TestMark:
         store = PauseOffsets()
         store.stored[Partition("dead", 0)] = CommittedOffset(1, "since=x")
 
-        assert Pause(0, "") == PauseMark(store, ["dead"]).read()
+        assert Pause(0, "") == PauseMark(store, SINK, ["dead"]).read()
 
     @pytest.mark.parametrize("topic", TOPICS)
     def test_it_outlives_each_of_its_topics(self, topic: str) -> None:
         """Kafka deletes offsets with their topic. The service stays paused until an operator resumes it."""
         store = PauseOffsets()
-        mark = PauseMark(store, TOPICS)
+        mark = PauseMark(store, SINK, OTHERS)
         mark.set(PAUSE)
 
         store.delete(topic)
@@ -52,13 +53,13 @@ class TestMark:
         assert PAUSE == mark.read()
         store.missing.add(topic)
         mark.clear()
-        assert PauseMark(store, TOPICS).read() is None
+        assert PauseMark(store, SINK, OTHERS).read() is None
 
     def test_it_is_set_while_a_topic_is_missing(self) -> None:
         """An operator may pause the service to recreate a topic. If no topic accepts the mark, it is an error."""
         store = PauseOffsets()
         store.missing.add("dead")
-        mark = PauseMark(store, TOPICS)
+        mark = PauseMark(store, SINK, OTHERS)
 
         mark.set(PAUSE)
         assert PAUSE == mark.read()
@@ -69,7 +70,7 @@ class TestMark:
     def test_a_renewal_restores_every_place(self) -> None:
         """A topic that was created again has lost the mark."""
         store = PauseOffsets()
-        mark = PauseMark(store, TOPICS)
+        mark = PauseMark(store, SINK, OTHERS)
         mark.set(PAUSE)
         store.delete("dead")
 
@@ -79,7 +80,7 @@ class TestMark:
 
     def test_a_renewal_does_not_undo_a_resume(self) -> None:
         """The service may have read the mark just before an operator ended the pause."""
-        mark = PauseMark(PauseOffsets(), TOPICS)
+        mark = PauseMark(PauseOffsets(), SINK, OTHERS)
         mark.set(PAUSE)
         mark.clear()
 
@@ -87,26 +88,47 @@ class TestMark:
 
         assert mark.read() is None
 
-    def test_a_resume_ends_a_renewal_that_runs_meanwhile(self) -> None:
-        """The service may have looked before the operator's command wrote, and write after it."""
+    @pytest.mark.parametrize("resumed_before", range(7))
+    def test_a_renewal_beside_a_resume(self, resumed_before: int) -> None:
+        """Whichever request of a renewal the operator's resume precedes, the pause has ended, and no mark is left."""
         store = PauseOffsets()
-        mark = PauseMark(store, TOPICS)
+        mark, operator = PauseMark(store, SINK, OTHERS), PauseMark(store, SINK, OTHERS)
         mark.set(PAUSE)
-        renewed, reset = dict(store.stored), store.reset
+        store.before_request(resumed_before, operator.clear)
 
-        def reset_late(partition: Partition, offset: int, metadata: str) -> None:
-            reset(partition, offset, metadata)
-            store.stored[A], store.reset = renewed[A], reset  # type: ignore[method-assign]
+        mark.renew()
+        store.last_act()
 
-        store.reset = reset_late  # type: ignore[method-assign]
+        assert operator.read() is None
+        assert not [at for at in store.stored.values() if at.offset]
+
+    @pytest.mark.parametrize("renewed_before", range(9))
+    def test_a_resume_beside_a_renewal(self, renewed_before: int) -> None:
+        """Whichever request of a resume a renewal precedes, the pause has ended, and no mark is left."""
+        store = PauseOffsets()
+        mark, service = PauseMark(store, SINK, OTHERS), PauseMark(store, SINK, OTHERS)
+        mark.set(PAUSE)
+        store.before_request(renewed_before, service.renew)
+
         mark.clear()
 
         assert mark.read() is None
+        assert not [at for at in store.stored.values() if at.offset]
+
+    def test_a_pause_after_a_resume(self) -> None:
+        """The end of one pause does not end the next one."""
+        mark, later = PauseMark(PauseOffsets(), SINK, OTHERS), PAUSE._replace(since=PAUSE.since + 1)
+        mark.set(PAUSE)
+        mark.clear()
+
+        mark.set(later)
+
+        assert later == mark.read()
 
     def test_a_refusal_does_not_end_it(self) -> None:
         """A restarted broker may not know our rights for a moment, so the last mark read holds."""
         store = PauseOffsets()
-        mark = PauseMark(store, TOPICS)
+        mark = PauseMark(store, SINK, OTHERS)
         mark.set(PAUSE)
         assert PAUSE == mark.read()
 
@@ -118,15 +140,15 @@ class TestMark:
         """A service without the right to read the mark works, but an outage is an error."""
         store = PauseOffsets()
         store.trouble = NotAllowed("no")
-        assert PauseMark(store, TOPICS).read() is None
+        assert PauseMark(store, SINK, OTHERS).read() is None
         store.trouble = Unreachable("away")
         with pytest.raises(Unreachable):
-            PauseMark(store, TOPICS).read()
+            PauseMark(store, SINK, OTHERS).read()
 
     def test_who_may_not_ask_asks_rarely(self) -> None:
         """Each denied request takes seconds; the right may be granted later."""
         store, now = PauseOffsets(), [0.0]
-        mark = PauseMark(store, TOPICS, lambda: now[0])
+        mark = PauseMark(store, SINK, OTHERS, lambda: now[0])
         mark.set(PAUSE)
         store.trouble = NotAllowed("no")
         assert mark.read() is None
