@@ -24,9 +24,9 @@ def test_who_may_not_look_is_not_told_that_nothing_is_paused(
 ) -> None:
     """Without the right to read the mark, the service works on but the command fails."""
     store, file = PauseOffsets(), file_of(GOOD, tmp_path)
-    PauseMark(store, ["dead"]).set(Pause(5_000, "ops"))
+    PauseMark(store, "clean", ["dead"]).set(Pause(5_000, "ops"))
     store.trouble = trouble
-    kafka = replace(DriverKafka().clients, pauses=PauseMark(store, ["dead"]))
+    kafka = replace(DriverKafka().clients, pauses=PauseMark(store, "clean", ["dead"]))
     monkeypatch.setattr("app.start.clients", lambda _: kafka)
 
     done = CliRunner().invoke(main, ["resume", "-c", str(file)])
@@ -45,7 +45,7 @@ def test_it_says_how_soon_a_running_service_follows(
 ) -> None:
     """Without transactions a pause waits for the end of the round, which lasts three checks."""
     file = file_of(GOOD | {"delivery.guarantee": guarantee}, tmp_path)
-    kafka = replace(DriverKafka().clients, pauses=PauseMark(PauseOffsets(), ["dead"]))
+    kafka = replace(DriverKafka().clients, pauses=PauseMark(PauseOffsets(), "clean", ["dead"]))
     monkeypatch.setattr("app.start.clients", lambda _: kafka)
 
     done = CliRunner().invoke(main, [command, "-c", str(file)])
