@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
-from typing import cast
+from typing import cast, get_args, get_type_hints, is_typeddict
 
 from parsers.errors import hint, listed
 
@@ -113,12 +113,30 @@ def _is_not_ours(module: str | None) -> bool:
 
 def _problems(factory: Factory, keywords: Mapping[str, object], positional: int) -> Iterator[str]:
     """Yield a sentence for each unknown or missing option."""
-    parameters = list(inspect.signature(factory).parameters.values())[positional:]
-    named = {p.name: p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
-    if not any(p.kind is p.VAR_KEYWORD for p in parameters):
-        for keyword in keywords:
-            if keyword not in named:
-                yield f"no option {keyword!r}; {hint(keyword, named)}"
-    for parameter in named.values():
-        if parameter.default is parameter.empty and parameter.name not in keywords:
-            yield f"option {parameter.name!r} is missing: write {parameter.name}: …"
+    required, takes_any = required_options(factory, positional)
+    for keyword in () if takes_any else keywords:
+        if keyword not in required:
+            yield f"no option {keyword!r}; {hint(keyword, required)}"
+    for name in required:
+        if required[name] and name not in keywords:
+            yield f"option {name!r} is missing: write {name}: …"
+
+
+def required_options(factory: Factory, positional: int = 0) -> tuple[Mapping[str, bool], bool]:
+    """
+    Return the options that a factory takes, each with whether it is required; and whether it takes any other, too.
+
+    `**options: Unpack[SomeTypedDict]` stands for the keys of that dictionary.
+    """
+    required: dict[str, bool] = {}
+    takes_any = False
+    for parameter in list(inspect.signature(factory).parameters.values())[positional:]:
+        if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+            required[parameter.name] = parameter.default is parameter.empty
+        elif parameter.kind is parameter.VAR_KEYWORD:
+            function = factory.__init__ if isinstance(factory, type) else factory  # type: ignore[misc]
+            keys = next(iter(get_args(get_type_hints(function).get(parameter.name))), None)
+            takes_any = not is_typeddict(keys)
+            if keys is not None and not takes_any:
+                required |= {key: key in keys.__required_keys__ for key in keys.__annotations__}
+    return required, takes_any

@@ -23,7 +23,14 @@ PARSERS = Plugins(
     kind="parser",
     method="parse(lines)",
     group="winnow.parsers",
-    built_in={"delimited": "parsers.delimited:Delimited", "idc-access-log": "parsers.idc_access_log:IdcAccessLog"},
+    built_in={
+        "csv": "parsers.csv_lines:CsvLines",
+        "delimited": "parsers.delimited:Delimited",
+        "idc-access-log": "parsers.idc_access_log:IdcAccessLog",
+        "json": "parsers.json_lines:JsonLines",
+        "logfmt": "parsers.logfmt:Logfmt",
+        "regex": "parsers.regex:Regex",
+    },
     unknown=UnknownParser,
     wrong_option=ParserOptionError,
 )

@@ -19,7 +19,7 @@ from app.operate.stores import check_stores
 from app.times import milliseconds_of
 from parsers import registry
 from parsers.contract import Parser
-from parsers.fields import pattern_of
+from parsers.keys import pattern_of
 
 configuration = click.option(
     "-c", "--config", "file", type=click.Path(path_type=Path, dir_okay=False), help="The configuration file (YAML)."

@@ -18,8 +18,8 @@ from app.model import SOURCE_KEY, Partition, TaskConfig
 from app.records import HEADER_FRAMING, Chunk, offsets_of
 from parsers import registry
 from parsers.contract import Parsed, Parser, Reject
-from parsers.fields import cut, pattern_of
 from parsers.flume import envelope
+from parsers.keys import cut, pattern_of
 
 PARSER_ERROR = "parser_error"
 TOO_LARGE = "too_large"

@@ -1,5 +1,6 @@
 """
-The compiled loops: `cleanse` for delimited lines; `bodies` and `gather` for Flume's events.
+The compiled loops: `cleanse` for lines of any format; `marked` and `members` find fields; `column` copies one field;
+`bodies` and `gather` serve Flume's events.
 
 They take the buffers of Arrow arrays by address. A function reads only bytes from its `begin` or `at` up to its `end`,
 the address after the last byte; it loads several bytes at once only if all of them are in between.
@@ -9,7 +10,7 @@ has changed, and checks no other.
 """
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"
-# ruff: noqa: ANN001, ANN201, ANN202, C901, PLR0911, PLR0917, PLR1714, SIM110
+# ruff: noqa: ANN001, ANN201, ANN202, C901, PLR0911, PLR0912, PLR0917, PLR1714, SIM109, SIM110
 # llvmlite has no types, and Numba infers those of kernels. Kernels are written for the machine: long, flat, no sets.
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from numpy.typing import NDArray
 
 from parsers.compiled.jit import inlined, intrinsic, kernel
 
-NO_VALUE, EMPTY, NO_MARKER, FIELD_COUNT, CHECK, ILLEGAL = range(6)
+FORMAT, CHECK, ILLEGAL = range(3)
 """The rules that reject a line; the first column of `rejects`."""
-NOT_EMPTY, DATETIME, IP, PORT = range(4)
-"""The checks of a field; the second column of `checks`."""
-LITERAL, CLEAN, ADDRESS, EXACT, ESCAPED = range(5)
+NOT_EMPTY, DATETIME, IP, PORT, INTEGER, NUMBER, GIVEN = range(7)
+"""The checks of a field; the second column of `checks`. The result of a given one comes from the caller."""
+LITERAL, CLEAN, ADDRESS, EXACT, ESCAPED, JSON, JSON_ESCAPED = range(7)
 """The forms of a piece of the output; the first column of `pieces`."""
 ROW, WRITTEN, ROWS, REJECTS = range(4)
 """The indices of `state`: the next row, and the output bytes, cleansed rows and rejected rows so far."""
@@ -37,6 +38,9 @@ SLACK = 64
 _I1, _I8, _I16, _I32, _I64 = (ir.IntType(bits) for bits in (1, 8, 16, 32, 64))
 _BYTES_16, _BYTES_32, _BYTES_64 = (ir.VectorType(_I8, lanes) for lanes in (16, 32, 64))
 _HIGHEST_PORT = 65535
+MOST_DEPTH = 64
+"""How deep a JSON value may be nested."""
+_HIGH_BITS = np.int64(-0x7F7F7F7F7F7F7F80)  # 0x80 in each of eight bytes
 
 
 # Instructions ---------------------------------------------------------------------------------------------------------
@@ -137,6 +141,20 @@ def suspect_in_32(_context, _address, _separator):
 
 
 @intrinsic
+def special_in_32(_context, _address):
+    """Load 32 bytes; return a bitmap of those that are control characters, a double quote or a backslash."""
+
+    def build(_target, builder, _signature, args):
+        loaded = _load(builder, args[0], _BYTES_32)
+        control = builder.icmp_unsigned("<", loaded, _constant(0x20, _BYTES_32))
+        quote = builder.icmp_signed("==", loaded, _constant(0x22, _BYTES_32))
+        backslash = builder.icmp_signed("==", loaded, _constant(0x5C, _BYTES_32))
+        return builder.zext(builder.bitcast(builder.or_(builder.or_(control, quote), backslash), _I32), _I64)
+
+    return types.int64(types.int64), build
+
+
+@intrinsic
 def lowest_bit(_context, _bits):
     def build(_target, builder, _signature, args):
         return builder.cttz(args[0], ir.Constant(_I1, 1))
@@ -208,6 +226,20 @@ def sequence(at, end):
 
 
 @inlined
+def is_utf8(begin, end):
+    at = begin
+    while at < end:
+        if at + 8 <= end and word_at(at) & _HIGH_BITS == 0:
+            at += 8
+            continue
+        size = 1 if byte_at(at) < 128 else sequence(at, end)
+        if size == 0:
+            return False
+        at += size
+    return True
+
+
+@inlined
 def harmless(at, end, separator):
     """Return the length of the character here, or 0 if it would break the output."""
     byte = byte_at(at)
@@ -260,9 +292,7 @@ def put_escaped(to, begin, end, row_end, separator):
             if size == 0:
                 byte = byte_at(at)
                 put_byte(to, 37)
-                put_byte(to + 1, hexadecimal(byte >> 4))
-                put_byte(to + 2, hexadecimal(byte & 15))
-                to += 3
+                to = put_hexadecimal(to + 1, byte)
                 at += 1
             elif size == 1:
                 break
@@ -271,6 +301,82 @@ def put_escaped(to, begin, end, row_end, separator):
                     put_byte(to + i, byte_at(at + i))
                 to += size
                 at += size
+    return to
+
+
+@inlined
+def next_special(at, end):
+    """Return the next control character, double quote or backslash, or `end`."""
+    while at + 32 <= end:
+        bits = special_in_32(at)
+        if bits:
+            return at + lowest_bit(np.uint64(bits))
+        at += 32
+    while at < end and byte_at(at) >= 0x20 and byte_at(at) != 34 and byte_at(at) != 92:
+        at += 1
+    return at
+
+
+@inlined
+def put_hexadecimal(to, byte):
+    put_byte(to, hexadecimal(byte >> 4))
+    put_byte(to + 1, hexadecimal(byte & 15))
+    return to + 2
+
+
+@inlined
+def short_escape(byte):
+    """Return the letter after the backslash for this control character, or 0 if JSON has no short escape for it."""
+    if byte == 8:
+        return 98
+    if byte == 9:
+        return 116
+    if byte == 10:
+        return 110
+    if byte == 12:
+        return 102
+    return 114 if byte == 13 else 0
+
+
+@inlined
+def put_json(to, begin, end, row_end, escaped):
+    """Write the inside of a JSON string; return its end, or -1 if the text is not UTF-8 and must not be escaped."""
+    at = begin
+    while at < end:
+        part = next_special(at, end)
+        is_clean = is_utf8(at, part)
+        if not (is_clean or escaped):
+            return -1
+        if is_clean:
+            to = copy(to, at, part - at, row_end)
+            at = part
+        while at < part:
+            size = 1 if byte_at(at) < 128 else sequence(at, part)
+            if size == 0:
+                put_byte(to, 37)
+                to = put_hexadecimal(to + 1, byte_at(at))
+                at += 1
+            for _ in range(size):
+                put_byte(to, byte_at(at))
+                to += 1
+                at += 1
+        if at == end:
+            break
+        byte = byte_at(at)
+        letter = byte if byte >= 0x20 else short_escape(byte)
+        put_byte(to, 92)
+        if letter != 0:
+            put_byte(to + 1, letter)
+            to += 2
+        else:
+            put_byte(to + 1, 117)
+            put_byte(to + 2, 48)
+            put_byte(to + 3, 48)
+            put_byte(to + 4, 48 + (byte >> 4))
+            digit = byte & 15
+            put_byte(to + 5, digit + 48 if digit < 10 else digit + 87)
+            to += 6
+        at += 1
     return to
 
 
@@ -381,6 +487,45 @@ def is_port(begin, end):
 
 
 @inlined
+def digits_end(at, end):
+    while at < end and is_digit(byte_at(at)):
+        at += 1
+    return at
+
+
+@inlined
+def integer_end(at, end):
+    """Return the end of the integer, as JSON writes them, that begins here, or 0."""
+    if at < end and byte_at(at) == 45:
+        at += 1
+    if at == end or not is_digit(byte_at(at)):
+        return 0
+    return at + 1 if byte_at(at) == 48 else digits_end(at, end)
+
+
+@inlined
+def number_end(at, end):
+    """Return the end of the number, as JSON writes them, that begins here, or 0."""
+    at = integer_end(at, end)
+    if at == 0:
+        return 0
+    if at < end and byte_at(at) == 46:
+        whole = at + 1
+        at = digits_end(whole, end)
+        if at == whole:
+            return 0
+    if at < end and byte_at(at) | 32 == 101:
+        at += 1
+        if at < end and (byte_at(at) == 43 or byte_at(at) == 45):
+            at += 1
+        whole = at
+        at = digits_end(whole, end)
+        if at == whole:
+            return 0
+    return at
+
+
+@inlined
 def passes(kind, begin, end):
     if kind == NOT_EMPTY:
         return end > begin
@@ -388,7 +533,9 @@ def passes(kind, begin, end):
         return is_datetime(begin, end)
     if kind == IP:
         return is_ipv4(begin, end) or is_ipv6(begin, end)
-    return is_port(begin, end)
+    if kind == PORT:
+        return is_port(begin, end)
+    return end > begin and (integer_end(begin, end) if kind == INTEGER else number_end(begin, end)) == end
 
 
 @inlined
@@ -398,18 +545,24 @@ def is_blank(at):
 
 
 @inlined
-def first_failed(checks, spans):
+def trim(begin, end):
+    while begin < end and is_blank(begin):
+        begin += 1
+    while begin < end and is_blank(end - 1):
+        end -= 1
+    return begin, end
+
+
+@inlined
+def first_failed(checks, spans, given, row):
     """Trim and check the fields; return the index of the first check that fails, or the number of checks."""
     for number in range(checks.shape[0]):
         field, kind, trimmed = checks[number, 0], checks[number, 1], checks[number, 2]
         begin, end = spans[field, 0], spans[field, 1]
         if trimmed:
-            while begin < end and is_blank(begin):
-                begin += 1
-            while begin < end and is_blank(end - 1):
-                end -= 1
+            begin, end = trim(begin, end)
             spans[field, 0], spans[field, 1] = begin, end
-        if not passes(kind, begin, end):
+        if not (given[row, number] != 0 if kind == GIVEN else passes(kind, begin, end)):
             return number
     return checks.shape[0]
 
@@ -473,8 +626,21 @@ def split(begin, end, separator, size, anchor, spans):
 
 
 @inlined
+def find_marked(begin, end, texts, shape, spans):
+    """Find the fields of a delimited line; return whether it has its markers and the right number of fields."""
+    size = shape[0]
+    if end - begin < 2 * size or not same(begin, texts, size) or not same(end - size, texts, size):
+        return False
+    return split(begin + size, end - size, texts + size, shape[1], shape[2], spans) == spans.shape[0]
+
+
+@inlined
 def write(to, texts, pieces, spans, row_end, separator):
-    """Write the output of a line; return its end, or a negative number for an illegal piece: -1 for the first piece."""
+    """
+    Write the output of a line; return its end, or a negative number for an illegal piece: -1 for the first piece.
+
+    `row_end` is the end of the memory that may be read, or 0 if it is the end of each field.
+    """
     for number in range(pieces.shape[0]):
         form = pieces[number, 0]
         if form == LITERAL:
@@ -485,8 +651,14 @@ def write(to, texts, pieces, spans, row_end, separator):
             continue
         field = pieces[number, 1]
         begin, end = spans[field, 0], spans[field, 1]
+        limit = end if row_end == 0 else row_end
         if form == ESCAPED:
-            to = put_escaped(to, begin, end, row_end, separator)
+            to = put_escaped(to, begin, end, limit, separator)
+            continue
+        if form == JSON or form == JSON_ESCAPED:
+            to = put_json(to, begin, end, limit, form == JSON_ESCAPED)
+            if to < 0:
+                return -1 - number
             continue
         if form == EXACT and not is_harmless(begin, end, separator):
             return -1 - number
@@ -497,11 +669,11 @@ def write(to, texts, pieces, spans, row_end, separator):
                 bracketed |= byte_at(at) == 58
         if bracketed:
             put_byte(to, 91)
-            to = copy(to + 1, begin, end - begin, row_end)
+            to = copy(to + 1, begin, end - begin, limit)
             put_byte(to, 93)
             to += 1
         else:
-            to = copy(to, begin, end - begin, row_end)
+            to = copy(to, begin, end - begin, limit)
     return to
 
 
@@ -515,8 +687,8 @@ def reject(rejects, reject_rows, state, row, code, detail, begin, end):
 
 
 @kernel(
-    "void(int64, int64, int64, int64, int64, int64, int64[::1], int64[:, ::1], int64[:, ::1],"
-    " int64, int64, int64, int32[::1], int32[::1], int64[:, ::1], int64[::1])"
+    "void(int64, int64, int64, int64, int64, int64, int64[::1], int64[:, ::1], int64[:, ::1], int64[:, :, ::1],"
+    " uint8[::1], uint8[:, ::1], int64, int64, int64, int32[::1], int32[::1], int64[:, ::1], int64[::1])"
 )
 def cleanse(
     values: int,
@@ -528,6 +700,9 @@ def cleanse(
     shape: NDArray[np.int64],
     checks: NDArray[np.int64],
     pieces: NDArray[np.int64],
+    cells: NDArray[np.int64],
+    found: NDArray[np.uint8],
+    given: NDArray[np.uint8],
     out: int,
     out_offsets: int,
     capacity: int,
@@ -542,63 +717,58 @@ def cleanse(
     Args:
         values, offsets, validity, first, total: the array, as in `parsers.compiled.buffers.Buffers`.
         texts: the address of the marker, the separator and the output's literals, one after the other.
-        shape: seven numbers: the sizes of the marker and of the separator, the position of the separator's anchor, the
-            number of fields, the output separator, the most repetitions of a field in the output, and the most bytes
-            written in addition to the fields.
+        shape: eight numbers: the sizes of the marker and of the separator, the position of the separator's anchor, the
+            number of fields, the output separator, the most repetitions of a field in the output, the most bytes that a
+            byte becomes, and the most bytes written in addition to the fields.
         checks: a row for each check: field, kind, whether the field is trimmed.
         pieces: a row for each piece of the output: the form; the field, or the position of the literal in `texts`; and
             the size of the literal.
+        cells: the addresses of the fields, as in `parsers.fields.formats.Cells`; without rows, the lines are delimited.
+        found: 1 for each row whose fields were found.
+        given: 1 for each row and check of the kind `GIVEN` that the row passes.
         out: the address of the output's bytes.
         out_offsets: the address of the output's offsets; the first is 0.
         capacity: the capacity of the output in bytes, not counting the `SLACK` behind it.
         rows: filled with the cleansed rows.
         reject_rows: filled with the rejected rows.
-        rejects: filled with a row for each of those: the rule; the number of the check, field or fields; and the begin
-            and end of the field's text in `values`.
+        rejects: filled with a row for each of those: the rule; the number of the check or field; and the addresses of
+            the begin and end of the field's text.
         state: the row to resume at and the totals so far; updated.
     """
-    marker_size, separator_size, anchor, width = shape[0], shape[1], shape[2], shape[3]
-    output_separator, copies, extra = shape[4], shape[5], shape[6]
-    separator = texts + marker_size
-    spans = np.empty((width, 2), np.int64)
+    separator, growth, extra = shape[4], shape[5] * shape[6], shape[7]
+    spans = np.empty((shape[3], 2), np.int64)
     written, row = state[WRITTEN], state[ROW]
     put_offset(out_offsets + 4 * state[ROWS], written)
     while row < total:
         begin, row_end = values + offset_at(offsets + 4 * row), values + offset_at(offsets + 4 * row + 4)
-        if is_null(validity, first + row):
-            reject(rejects, reject_rows, state, row, NO_VALUE, 0, 0, 0)
-            row += 1
-            continue
         end = without_line_end(begin, row_end)
-        if end == begin:
-            reject(rejects, reject_rows, state, row, EMPTY, 0, 0, 0)
+        size = end - begin
+        if cells.shape[0] > 0:
+            is_found = found[row] != 0
+            size, row_end = 0, 0
+            for field in range(spans.shape[0]):
+                spans[field, 0], spans[field, 1] = cells[row, field, 0], cells[row, field, 1]
+                size += spans[field, 1] - spans[field, 0]
+        else:
+            is_found = (
+                not is_null(validity, first + row) and end > begin and find_marked(begin, end, texts, shape, spans)
+            )
+        if not is_found:
+            reject(rejects, reject_rows, state, row, FORMAT, 0, 0, 0)
             row += 1
             continue
-        if (
-            end - begin < 2 * marker_size
-            or not same(begin, texts, marker_size)
-            or not same(end - marker_size, texts, marker_size)
-        ):
-            reject(rejects, reject_rows, state, row, NO_MARKER, 0, 0, 0)
-            row += 1
-            continue
-        count = split(begin + marker_size, end - marker_size, separator, separator_size, anchor, spans)
-        if count != width:
-            reject(rejects, reject_rows, state, row, FIELD_COUNT, count, 0, 0)
-            row += 1
-            continue
-        failed = first_failed(checks, spans)
+        failed = first_failed(checks, spans, given, row)
         if failed < checks.shape[0]:
             field = checks[failed, 0]
-            reject(rejects, reject_rows, state, row, CHECK, failed, spans[field, 0] - values, spans[field, 1] - values)
+            reject(rejects, reject_rows, state, row, CHECK, failed, spans[field, 0], spans[field, 1])
             row += 1
             continue
-        if capacity - written < 3 * copies * (end - begin) + extra:
+        if capacity - written < growth * size + extra:
             break
-        to = write(out + written, texts, pieces, spans, row_end, output_separator)
+        to = write(out + written, texts, pieces, spans, row_end, separator)
         if to < 0:
             field = pieces[-1 - to, 1]
-            reject(rejects, reject_rows, state, row, ILLEGAL, field, spans[field, 0] - values, spans[field, 1] - values)
+            reject(rejects, reject_rows, state, row, ILLEGAL, field, spans[field, 0], spans[field, 1])
         else:
             written = to - out
             rows[state[ROWS]] = row
@@ -606,6 +776,308 @@ def cleanse(
             put_offset(out_offsets + 4 * state[ROWS], written)
         row += 1
     state[ROW], state[WRITTEN] = row, written
+
+
+@kernel("void(int64, int64, int64, int64, int64, int64, int64[::1], int64[:, :, ::1], uint8[::1])")
+def marked(
+    values: int,
+    offsets: int,
+    validity: int,
+    first: int,
+    total: int,
+    texts: int,
+    shape: NDArray[np.int64],
+    cells: NDArray[np.int64],
+    found: NDArray[np.uint8],
+) -> None:
+    """Find the fields of delimited lines. The arguments are those of `cleanse`; `cells` and `found` are filled."""
+    for row in range(total):
+        begin, end = values + offset_at(offsets + 4 * row), values + offset_at(offsets + 4 * row + 4)
+        end = without_line_end(begin, end)
+        found[row] = (
+            not is_null(validity, first + row) and end > begin and find_marked(begin, end, texts, shape, cells[row])
+        )
+
+
+@kernel("void(int64[:, :, ::1], uint8[::1], int64, int64, int64, int64)")
+def column(
+    cells: NDArray[np.int64], found: NDArray[np.uint8], field: int, trimmed: int, out: int, out_offsets: int
+) -> None:
+    """
+    Copy one field of each row; nothing for a row whose fields were not found.
+
+    The output must have `SLACK` bytes more than the field has.
+    """
+    to = out
+    put_offset(out_offsets, 0)
+    for row in range(cells.shape[0]):
+        if found[row]:
+            begin, end = cells[row, field, 0], cells[row, field, 1]
+            if trimmed:
+                begin, end = trim(begin, end)
+            to = copy(to, begin, end - begin, end)
+        put_offset(out_offsets + 4 * (row + 1), to - out)
+
+
+# JSON -----------------------------------------------------------------------------------------------------------------
+
+
+@inlined
+def after_blanks(at, end):
+    while at < end:
+        byte = byte_at(at)
+        if not (byte == 32 or byte == 9 or byte == 10 or byte == 13):
+            break
+        at += 1
+    return at
+
+
+@inlined
+def hexadecimal_at(at, end):
+    """Return the number that four hexadecimal digits form, or -1."""
+    if at + 4 > end:
+        return -1
+    number = 0
+    for i in range(4):
+        byte = byte_at(at + i)
+        if not is_hexadecimal(byte):
+            return -1
+        number = number * 16 + (byte - 48 if byte <= 57 else (byte | 32) - 87)
+    return number
+
+
+@inlined
+def escape_of(letter):
+    """Return the character that a letter means after a backslash, or 0 if it means none."""
+    if letter == 34 or letter == 92 or letter == 47:
+        return letter
+    if letter == 98:
+        return 8
+    if letter == 102:
+        return 12
+    if letter == 110:
+        return 10
+    if letter == 114:
+        return 13
+    return 9 if letter == 116 else 0
+
+
+@inlined
+def string_end(at, end):
+    """Return the closing quote of the JSON string whose text begins here, or 0; and whether the text has escapes."""
+    escaped = False
+    while True:
+        at = next_special(at, end)
+        if at == end:
+            return 0, False
+        byte = byte_at(at)
+        if byte == 34:
+            return at, escaped
+        if byte != 92 or at + 1 == end:
+            return 0, False
+        escaped = True
+        letter = byte_at(at + 1)
+        if letter == 117 and hexadecimal_at(at + 2, end) >= 0:
+            at += 6
+        elif escape_of(letter) != 0:
+            at += 2
+        else:
+            return 0, False
+
+
+@inlined
+def put_character(to, code):
+    """Write a Unicode character in UTF-8; return its end."""
+    if code < 0x80:
+        put_byte(to, code)
+        return to + 1
+    if code < 0x800:
+        put_byte(to, 0xC0 | code >> 6)
+        put_byte(to + 1, 0x80 | code & 63)
+        return to + 2
+    if code < 0x10000:
+        put_byte(to, 0xE0 | code >> 12)
+        put_byte(to + 1, 0x80 | code >> 6 & 63)
+        put_byte(to + 2, 0x80 | code & 63)
+        return to + 3
+    put_byte(to, 0xF0 | code >> 18)
+    put_byte(to + 1, 0x80 | code >> 12 & 63)
+    put_byte(to + 2, 0x80 | code >> 6 & 63)
+    put_byte(to + 3, 0x80 | code & 63)
+    return to + 4
+
+
+@inlined
+def put_unescaped(to, begin, end):
+    """Write a valid JSON string's text without its escapes; return its end, or -1 if a surrogate is alone in it."""
+    at = begin
+    while at < end:
+        part = next_special(at, end)
+        to = copy(to, at, part - at, end)
+        at = part
+        if at == end:
+            break
+        letter = byte_at(at + 1)
+        if letter != 117:
+            put_byte(to, escape_of(letter))
+            to += 1
+            at += 2
+            continue
+        code = hexadecimal_at(at + 2, end)
+        at += 6
+        if 0xD800 <= code <= 0xDFFF:
+            low = -1
+            if code <= 0xDBFF and at + 6 <= end and byte_at(at) == 92 and byte_at(at + 1) == 117:
+                low = hexadecimal_at(at + 2, end)
+            if not 0xDC00 <= low <= 0xDFFF:
+                return -1
+            code = 0x10000 + ((code - 0xD800) << 10) + low - 0xDC00
+            at += 6
+        to = put_character(to, code)
+    return to
+
+
+@inlined
+def is_word(at, end, text, size):
+    return at + size <= end and same(at, text, size)
+
+
+@inlined
+def member_of(parent, begin, size, texts, paths):
+    """Return the index in `paths` of an object's member, or -1 if nobody reads it."""
+    for number in range(paths.shape[0]):
+        if paths[number, 0] == parent and paths[number, 2] == size and same(texts + paths[number, 1], begin, size):
+            return number
+    return -1
+
+
+@inlined
+def find_scalar(at, end, texts, to):
+    """
+    Find the text of a string, number, true or false, or nothing for null.
+
+    Return its begin and end; the address after the value, or 0 if there is none here; and the end of the scratch memory
+    (-1 if a surrogate is alone in the string).
+    """
+    byte = byte_at(at) if at < end else 0
+    if byte == 34:
+        last, escaped = string_end(at + 1, end)
+        if last == 0 or not escaped:
+            return at + 1, last, last + 1 if last > 0 else 0, to
+        written = put_unescaped(to, at + 1, last)
+        return to, written, last + 1, written
+    if is_word(at, end, texts, 4):
+        return at, at, at + 4, to
+    if is_word(at, end, texts + 4, 4):
+        return at, at + 4, at + 4, to
+    after = at + 5 if is_word(at, end, texts + 8, 5) else number_end(at, end)
+    return at, after, after, to
+
+
+@inlined
+def find_name(at, end, parent, texts, paths, to):
+    """
+    Find the name of a member, and what separates it from its value.
+
+    Return its index in `paths`, or -1 if nobody reads the member, and the address of the value, or 0 if there is none.
+    """
+    if at == end or byte_at(at) != 34:
+        return -1, 0
+    first, last, at, written = find_scalar(at, end, texts, to)
+    at = after_blanks(at, end) if at > 0 else end
+    if at == end or byte_at(at) != 58:
+        return -1, 0
+    is_known = parent >= 0 and written >= 0  # a name with a lone surrogate is not one of ours
+    return member_of(parent, first, last - first, texts, paths) if is_known else -1, after_blanks(at + 1, end)
+
+
+@inlined
+def find_members(begin, end, texts, paths, seen, mark, opened, spans, to):
+    """
+    Find the members of a line's JSON object; return the end of the scratch memory, or -1 if the line is to be refused.
+
+    Strings with escapes are written to the scratch memory from `to` on.
+    """
+    at = after_blanks(begin, end)
+    if at == end or byte_at(at) != 123 or not is_utf8(begin, end):
+        return -1
+    for field in range(spans.shape[0]):
+        spans[field, 0], spans[field, 1] = begin, begin
+    depth, path = 0, 0
+    while True:
+        # A value begins here. Its path is `path`, or -1 if nobody reads it.
+        field = paths[path, 3] if path >= 0 else -1
+        byte = byte_at(at) if at < end else 0
+        is_open = False
+        if byte == 123 or byte == 91:
+            if field >= 0 or depth == MOST_DEPTH:
+                return -1
+            opened[depth, 0], opened[depth, 1] = byte, path if byte == 123 else -1
+            at = after_blanks(at + 1, end)
+            is_open = at == end or byte_at(at) != byte + 2  # {} and [] are values like any other
+            depth += is_open
+            at += not is_open
+        else:
+            first, last, at, written = find_scalar(at, end, texts, to)
+            if at == 0 or (field >= 0 and written < 0):
+                return -1
+            if field >= 0:
+                spans[field, 0], spans[field, 1], to = first, last, written
+        while not is_open:
+            at = after_blanks(at, end)
+            if depth == 0:
+                return to if at == end else -1
+            byte = byte_at(at) if at < end else 0
+            is_open = byte == 44
+            if not is_open and byte != opened[depth - 1, 0] + 2:
+                return -1
+            depth -= not is_open
+            at += 1
+        path = -1
+        at = after_blanks(at, end)
+        if opened[depth - 1, 0] == 123:
+            path, at = find_name(at, end, opened[depth - 1, 1], texts, paths, to)
+            if at == 0 or (path >= 0 and seen[path] == mark):
+                return -1
+            if path >= 0:
+                seen[path] = mark
+
+
+@kernel("void(int64, int64, int64, int64, int64, int64, int64[:, ::1], int64[:, :, ::1], uint8[::1], int64)")
+def members(
+    values: int,
+    offsets: int,
+    validity: int,
+    first: int,
+    total: int,
+    texts: int,
+    paths: NDArray[np.int64],
+    cells: NDArray[np.int64],
+    found: NDArray[np.uint8],
+    scratch: int,
+) -> None:
+    """
+    Find members of the JSON objects of lines.
+
+    Args:
+        values, offsets, validity, first, total: the array, as in `parsers.compiled.buffers.Buffers`.
+        texts: the address of `nulltruefalse` and the names of the paths, one after the other.
+        paths: a row for each object and member that is read, the line's own object first: the row of the object around
+            it, -1 for the first; the position and size of its name in `texts`; its field, or -1 for an object.
+        cells, found: filled, as for `cleanse`.
+        scratch: the address of memory for the strings with escapes: as many bytes as all lines, and `SLACK` more.
+    """
+    seen = np.zeros(paths.shape[0], np.int64)
+    opened = np.empty((MOST_DEPTH, 2), np.int64)
+    for row in range(total):
+        begin, end = values + offset_at(offsets + 4 * row), values + offset_at(offsets + 4 * row + 4)
+        end = without_line_end(begin, end)
+        found[row] = 0
+        if is_null(validity, first + row) or end == begin:
+            continue
+        to = find_members(begin, end, texts, paths, seen, row + 1, opened, cells[row], scratch)
+        if to >= 0:
+            found[row], scratch = 1, to
 
 
 # Flume's events -------------------------------------------------------------------------------------------------------
@@ -629,17 +1101,6 @@ def number_at(at, end):
         if shift == 63:
             return 0, -1
     return 0, 0
-
-
-@inlined
-def is_utf8(begin, end):
-    at = begin
-    while at < end:
-        size = 1 if byte_at(at) < 128 else sequence(at, end)
-        if size == 0:
-            return False
-        at += size
-    return True
 
 
 @inlined

@@ -20,10 +20,12 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from tests.fuzz import lines
+from tests.fuzz.formats import cases
 
 ROOT = Path(__file__).parents[2]
-TARGETS = ("lines", "events", "configuration", "offsets")
-PARSED = ("lines", "events")
+FORMATS = ("csv", "json", "logfmt")
+TARGETS = ("lines", "events", *FORMATS, "configuration", "offsets")
+PARSED = ("lines", "events", *FORMATS)
 """The targets whose corpus also goes through the kernels."""
 GUARDED_LINES = 100_000
 
@@ -56,7 +58,8 @@ def _plant(folders: dict[str, Path]) -> None:
     metadata = (
         b"winnow/2 topic=5L6g since=100 in=42 out=41 dead=e:1 ib=14 ob=38 tx=8:2 read=43@2 by=h@17 sink=clean gen=2"
     )
-    seeds = {"lines": known, "events": events, "configuration": [configuration], "offsets": [metadata]}
+    seeds = {name: list(cases()[name].lines) for name in FORMATS}
+    seeds |= {"lines": known, "events": events, "configuration": [configuration], "offsets": [metadata]}
     for target, folder in folders.items():
         folder.mkdir(parents=True, exist_ok=True)
         for number, seed in enumerate(seeds[target]):

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from parsers.contract import Parsed, Parser
 from parsers.delimited import Delimited
-from parsers.delimited.layout import Check
+from parsers.fields.checks import Check
 from parsers.flume.envelope import headers, wrap
 from parsers.idc_access_log import IdcAccessLog
 from parsers.testing import batch

@@ -21,10 +21,15 @@ import numpy as np
 from parsers.compiled import kernels
 from parsers.compiled.buffers import Buffers
 from parsers.delimited import Delimited
-from parsers.delimited.compiled import Compiled, _Work
+from parsers.fields import FieldParser
+from parsers.fields.compiled import _NO_CELLS, Compiled, _Work
+from parsers.fields.formats import Cells
+from parsers.fields.marked import Marked
 from parsers.idc_access_log import IdcAccessLog
+from parsers.json_lines import JsonLines, Members
 from parsers.testing import batch
 from tests.fuzz.engines import HEADERS
+from tests.fuzz.formats import cases
 from tests.fuzz.lines import seeds
 from tests.fuzz.mutations import Mutator
 
@@ -72,8 +77,15 @@ class Kernels:
     def __init__(self) -> None:
         """Make the parsers and allocate each buffer."""
         delimited = Delimited(fields=["a", "b"], output="{b}|{a}", escape=["a"], engine="compiled")
-        self._parsers: list[Delimited] = [IdcAccessLog(engine="compiled"), delimited]
-        self._values, self._input_offsets, self._out, self._out_offsets = (Guarded() for _ in range(4))
+        pointers = {"b": "/a/b", "k": "/key"}
+        written = {"output": ["k", "b"], "output_format": "json", "escape": ["b"], "engine": "compiled"}
+        self._parsers: list[FieldParser] = [
+            IdcAccessLog(engine="compiled"),
+            delimited,
+            Delimited(fields=["b", "k"], **written, checks={"k": {"matches": "."}}),  # type: ignore[arg-type]
+            JsonLines(fields=pointers, **written),  # type: ignore[arg-type]
+        ]
+        self._values, self._input_offsets, self._out, self._out_offsets, self._scratch = (Guarded() for _ in range(5))
 
     def check(self, value: bytes) -> None:
         """Parse a value at the start of readable memory and one at its end. Fail if the output differs."""
@@ -85,18 +97,34 @@ class Kernels:
                 self._cleanse(parser, source, value, at_end=at_end)
             self._open(source, at_end=at_end)
 
-    def _cleanse(self, parser: Delimited, source: Buffers, value: bytes, *, at_end: bool) -> None:
+    def _cleanse(self, parser: FieldParser, source: Buffers, value: bytes, *, at_end: bool) -> None:
         worker: Any = parser._worker
         assert isinstance(worker, Compiled)
         written = parser.parse(batch([value])).values
-        work: Any = _Work(source)
+        cells = self._cells(worker, source, at_end=at_end) if worker._needs_cells else _NO_CELLS
+        work: Any = _Work(source, cells, worker._given(cells))
         work.out, work.out_offsets = self._out, self._out_offsets
         self._out_offsets.place(OFFSETS, at_end=at_end)
-        # A kernel may require three bytes of room for each byte, but may write only the outcome and SLACK more.
-        work.capacity = 4 * (worker._copies * source.size + worker._extra)
+        # A kernel may require six bytes of room for each byte, but may write only the outcome and SLACK more.
+        work.capacity = 7 * (worker._copies * source.size + worker._extra)
         self._out.place(sum(map(len, written.to_pylist())) + kernels.SLACK, at_end=at_end)
         worker._run(work)
         assert [self._out.read(work.written)][: len(written)] == written.to_pylist(), value
+
+    def _cells(self, worker: Any, source: Buffers, *, at_end: bool) -> Cells:
+        form = worker._form
+        cells = Cells(np.zeros((1, 2, 2), np.int64), np.zeros(1, np.uint8))
+        array = (source.values, source.offsets, 0, 0, 1)
+        if isinstance(form, Members):
+            scratch = self._scratch.place(source.size - OFFSETS + kernels.SLACK, at_end=at_end)
+            kernels.members(*array, form._texts.ctypes.data, form._table, cells.spans, cells.found, scratch)
+        else:
+            assert isinstance(form, Marked)
+            kernels.marked(*array, worker._texts.ctypes.data, worker._shape, cells.spans, cells.found)
+            size = int(cells.found[0]) * int(cells.spans[0, 1, 1] - cells.spans[0, 1, 0])
+            out = self._out.place(size + kernels.SLACK, at_end=at_end)
+            kernels.column(cells.spans, cells.found, 1, 1, out, self._out_offsets.place(OFFSETS, at_end=at_end))
+        return cells
 
     def _open(self, source: Buffers, *, at_end: bool) -> None:
         spans, kinds, found = np.empty((1, 2), np.int64), np.empty(1, np.uint8), np.empty(1, np.uint8)
@@ -121,8 +149,10 @@ def values(count: int, seed: int, corpus: Sequence[bytes]) -> Iterator[bytes]:
         yield from (whole[size:] for size in range(len(whole)))
     yield from (b"x" * n + b"," + b"y" * m for n in (0, 1, 31, 63, 64) for m in (0, 1, 15, 16, 17, 31, 33, 64))
     yield from (start + b"\xf0\x9f\x98"[:n] + end for n in range(4) for start, end in ((b"", b","), (b",", b"")))
-    yield from (*lines, *events, *corpus)
-    mutator = Mutator([*lines, *events, *(each for each in corpus if each)], Random(seed))
+    formats = [line for case in cases().values() for line in case.lines]
+    yield from (*lines, *events, *formats, *corpus)
+    yield from (line[:size] for line in cases()["json"].lines for size in range(len(line)))
+    mutator = Mutator([*lines, *events, *formats, *(each for each in corpus if each)], Random(seed))
     yield from (value for value in islice(iter(lambda: mutator.values(1)[0], ...), count) if value is not None)
 
 

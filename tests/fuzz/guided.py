@@ -17,14 +17,16 @@ import atheris
 with atheris.instrument_imports(include=["parsers", "app.config", "app.offsets"], enable_loader_override=False):
     from app.config import reading
     from app.offsets import metadata
-    from parsers.delimited import plain as lines
+    from parsers import csv_lines, json_lines, logfmt
+    from parsers.fields import plain as lines
     from parsers.flume import plain as events
 
 from tests.fuzz.configuration import check_configuration
 from tests.fuzz.engines import access_log, check_headers
+from tests.fuzz.formats import cases
 from tests.fuzz.offsets import check_metadata
 
-GUIDES = (reading, metadata, lines, events)
+GUIDES = (reading, metadata, lines, events, csv_lines, json_lines, logfmt)
 
 
 def access_log_of(envelope: str) -> Callable[[bytes], None]:
@@ -33,6 +35,16 @@ def access_log_of(envelope: str) -> Callable[[bytes], None]:
 
     def check(value: bytes) -> None:
         parser.outcomes([value])
+
+    return check
+
+
+def format_of(name: str) -> Callable[[bytes], None]:
+    """Return a check of a value in this format."""
+    pair = cases()[name].pair
+
+    def check(value: bytes) -> None:
+        pair.outcomes([value])
 
     return check
 
@@ -51,6 +63,9 @@ def flume() -> Callable[[bytes], None]:
 TARGETS: dict[str, Callable[[], Callable[[bytes], object]]] = {
     "lines": lambda: access_log_of("raw"),
     "events": flume,
+    "csv": lambda: format_of("csv"),
+    "json": lambda: format_of("json"),
+    "logfmt": lambda: format_of("logfmt"),
     "configuration": lambda: check_configuration,
     "offsets": lambda: lambda value: check_metadata(value.decode("utf-8", "replace")),
 }

@@ -8,6 +8,7 @@ from itertools import count
 from random import Random
 
 from tests.fuzz.engines import Pair, access_log, check_headers, delimited
+from tests.fuzz.formats import cases
 from tests.fuzz.mutations import SEPARATOR, Mutator
 from tests.samples import SOURCES, flume_events
 from tests.samples import access_log as recorded_lines
@@ -35,7 +36,7 @@ def batches(seed: int, corpus: Iterable[bytes] = ()) -> Iterator[tuple[Pair, lis
     line, event = Mutator([*lines, *found], random), Mutator([*events, *found], random)
     raw, auto, strict = access_log(), access_log("auto"), access_log("flume-avro")
     for number in count():
-        match number % 8:
+        match number % 10:
             case 5:
                 yield auto, [*event.values(BATCH // 2), *line.values(BATCH // 2)]
             case 6:
@@ -43,6 +44,9 @@ def batches(seed: int, corpus: Iterable[bytes] = ()) -> Iterator[tuple[Pair, lis
             case 7:
                 parser = delimited(random)
                 yield parser, list(_resized(line.values(BATCH), parser))
+            case 8 | 9:
+                case = random.choice([*cases().values()])
+                yield case.pair, [case.damaged(random) for _ in range(BATCH)]
             case _:
                 yield raw, line.values(BATCH)
 

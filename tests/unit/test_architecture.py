@@ -54,6 +54,9 @@ STORE_SEAM = tuple(
 )
 """The modules of the offset stores that others may import."""
 
+FORMATS = tuple(
+    f"parsers.{name}" for name in ("csv_lines", "delimited", "idc_access_log", "json_lines", "logfmt", "regex")
+)
 SHARED = ("app.model", "app.rates", "app.errors", "app.secrets", "app.cures")
 RULES = [
     Rule(
@@ -64,17 +67,18 @@ RULES = [
     Rule(
         "the kernels serve the parsers: parsers.compiled imports none of them",
         within("parsers.compiled"),
-        within("parsers.delimited", "parsers.flume", "parsers.idc_access_log", "parsers.registry"),
+        within(*FORMATS, "parsers.fields", "parsers.flume", "parsers.registry"),
     ),
+    Rule("what formats share knows none of them", within("parsers.fields"), within(*FORMATS)),
     Rule(
-        "delimited lines know no envelope",
-        within("parsers.delimited", "parsers.idc_access_log"),
+        "formats know no envelope",
+        within(*FORMATS, "parsers.fields"),
         within("parsers.flume"),
     ),
     Rule(
         "an envelope takes any parser: parsers.flume knows none",
         within("parsers.flume"),
-        within("parsers.delimited", "parsers.idc_access_log", "parsers.registry"),
+        within(*FORMATS, "parsers.fields", "parsers.registry"),
     ),
     Rule(
         "the contract of a parser and its errors depend on no parser",

@@ -93,7 +93,7 @@ def test_built_in_parsers_need_no_metadata(tmp_path: Path) -> None:
         [sys.executable, str(script)], capture_output=True, text=True, check=True, cwd=tmp_path
     ).stdout
 
-    assert output == "['delimited', 'idc-access-log'] False\n"
+    assert output == "['csv', 'delimited', 'idc-access-log', 'json', 'logfmt', 'regex'] False\n"
 
 
 @pytest.mark.usefixtures("third_party")
@@ -117,7 +117,7 @@ def test_a_parser_may_take_any_option() -> None:
     ("name", "message"),
     [
         ("idc-acess-log", "did you mean 'idc-access-log'?"),
-        ("zzz", "known: anything, broken, delimited"),
+        ("zzz", "known: anything, broken, csv, delimited"),
         ("broken", "somebodys_parser:Missing, which cannot be imported"),
         ("nothing", "object has no method parse"),
         ("idc-access-log", "more than one parser is called 'idc-access-log': parsers.idc_access_log"),

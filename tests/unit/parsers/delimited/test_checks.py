@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from parsers.delimited import Delimited
-from parsers.delimited.layout import Check
+from parsers.fields.checks import Check
 from parsers.testing import batch
 
 PARSERS = {

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parsers.delimited import Delimited
-from parsers.delimited.layout import Check
 from parsers.errors import ParserOptionError
+from parsers.fields.checks import Check
 from parsers.idc_access_log import IdcAccessLog
 from parsers.testing import batch, outcomes
 

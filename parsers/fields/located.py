@@ -1,4 +1,4 @@
-"""The patterns of the fields in a delimited output that can be located."""
+"""The patterns of the fields in an output that can be located."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from parsers.contract import FIELD
-from parsers.delimited.layout import Form, Layout, Piece
+from parsers.fields.layout import Form, Layout, Piece
 
 # The text between two fields separates them if it contains a character that no number or IPv4 address contains.
 _DIVIDER = re.compile(rb"[^][]*[^][0-9.][^][]*")
@@ -16,12 +16,27 @@ _CHECKED = {Form.CLEAN: "[0-9]*", Form.ADDRESS: r"(?:\[[^\]]*\]|[0-9.]*)"}
 
 def output_fields(layout: Layout) -> dict[str, str]:
     """Return the pattern of each field, as `parsers.contract.HasFields` requires."""
+    if layout.is_json:
+        return {
+            layout.fields[piece.field]: _member(layout, piece)
+            for piece in layout.pieces
+            if piece.form is not Form.LITERAL
+        }
     found: dict[str, str] = {}
     for number, column in enumerate(_columns(layout)):
         for at in _fields(column) if _is_divisible(column) else ():
             name = layout.fields[column[at].field]
             found.setdefault(name, _pattern(layout, number, column, at))
     return found
+
+
+def _member(layout: Layout, wanted: Piece) -> str:
+    """Return the pattern of a member of a JSON object, which holds only texts and numbers."""
+    text = r'(?:[^"\\]|\\.)*'
+    member = f'"{text}":(?:"{text}"|[^",}}]*),'
+    place = [piece for piece in layout.pieces if piece.form is not Form.LITERAL].index(wanted)
+    quote, value = ("", "[^,}]*") if wanted.form is Form.CLEAN else ('"', text)
+    return rf'\A\{{(?:{member}){{{place}}}"{layout.fields[wanted.field]}":{quote}(?P<{FIELD}>{value}){quote}'
 
 
 def _columns(layout: Layout) -> list[list[Piece]]:

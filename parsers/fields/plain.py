@@ -1,8 +1,10 @@
-"""Delimited lines in plain Python: the fallback without Numba, and the reference for the kernel `cleanse`."""
+"""Lines of any format in plain Python: the fallback without Numba, and the reference for the kernel `cleanse`."""
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date, time
 from ipaddress import AddressValueError, IPv6Address
 
@@ -10,26 +12,28 @@ import numpy as np
 import pyarrow as pa
 
 from parsers.contract import Parsed
-from parsers.delimited.layout import CHECK, EMPTY, FIELD_COUNT, ILLEGAL, NO_MARKER, NO_VALUE, Check, Form, Layout, Piece
+from parsers.fields.checks import Check, Test
+from parsers.fields.formats import Format, RefusedLine, fields_of
+from parsers.fields.layout import Form, Layout, Piece
 
 _DIGITS = re.compile(rb"[0-9]+")
 _MOMENT = re.compile(rb"[0-9]{14}")
 _OCTET = rb"(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
 _IPV4 = re.compile(rb"%b(?:\.%b){3}" % (_OCTET, _OCTET))
 _IPV6 = re.compile(rb"[0-9A-Fa-f:.]{2,45}")
+_INTEGER = re.compile(rb"-?(?:0|[1-9][0-9]*)")
+_NUMBER = re.compile(_INTEGER.pattern + rb"(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_SURROGATE = re.compile("[\udc80-\udcff]")
 _BLANKS = b" \t"
 _HIGHEST_PORT = 65535
 
 
-class RefusedLine(Exception):
-    """A line is rejected. The arguments are those of `Layout.refusal`."""
-
-
 class Plain:
-    """Cleanses delimited lines one by one."""
+    """Cleanses lines one by one."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: Layout, form: Format) -> None:
         self._layout = layout
+        self._form = form
         separator = re.escape(chr(layout.output_separator))
         self._breaking = re.compile(rf"[\x00-\x1f\x7f\udc80-\udcff{separator}]")
 
@@ -41,7 +45,7 @@ class Plain:
                 rows.append(row)
             except RefusedLine as refused:
                 reject_rows.append(row)
-                refusals.append(self._layout.refusal(*refused.args))
+                refusals.append(refused.args)
         return Parsed(
             values=pa.array(values, pa.binary()),
             rows=np.array(rows, np.int32),
@@ -52,58 +56,42 @@ class Plain:
 
     def _cleanse(self, line: bytes | None) -> bytes:
         layout = self._layout
-        fields = self._split(line)
+        fields = list(fields_of(self._form, line))
         for number, check in enumerate(layout.checks):
             value = fields[check.field]
             if check.trimmed:
                 value = fields[check.field] = value.strip(_BLANKS)
             if not _passes(check.check, value):
-                raise RefusedLine(CHECK, number, value)
+                raise RefusedLine(*layout.failed(number, value))
         return b"".join(self._written(piece, fields) for piece in layout.pieces)
 
-    def _split(self, line: bytes | None) -> list[bytes]:
-        layout = self._layout
-        if line is None:
-            raise RefusedLine(NO_VALUE)
-        line = line.removesuffix(b"\n").removesuffix(b"\r")
-        if not line:
-            raise RefusedLine(EMPTY)
-        width = len(layout.marker)
-        wrapped = len(line) >= 2 * width and line.startswith(layout.marker) and line.endswith(layout.marker)
-        if not wrapped:
-            raise RefusedLine(NO_MARKER)
-        fields = line[width : len(line) - width].split(layout.separator)
-        if len(fields) != len(layout.fields):
-            raise RefusedLine(FIELD_COUNT, len(fields))
-        return fields
-
-    def _written(self, piece: Piece, fields: list[bytes]) -> bytes:
+    def _written(self, piece: Piece, fields: Sequence[bytes]) -> bytes:
         value = piece.literal if piece.form is Form.LITERAL else fields[piece.field]
-        if piece.form is Form.ADDRESS and b":" in value:
-            return b"[" + value + b"]"
-        if piece.form in (Form.EXACT, Form.ESCAPED):
-            # Decoding turns each byte that is not part of valid UTF-8 into a lone surrogate, which the pattern matches.
-            text = value.decode("utf-8", "surrogateescape")
-            if piece.form is Form.EXACT and self._breaking.search(text):
-                raise RefusedLine(ILLEGAL, piece.field, value)
-            return self._breaking.sub(_percent, text).encode()
-        return value
+        if piece.form in (Form.LITERAL, Form.CLEAN):
+            return value
+        if piece.form is Form.ADDRESS:
+            return b"[" + value + b"]" if b":" in value else value
+        # Decoding turns each byte that is not part of valid UTF-8 into a lone surrogate, which the patterns match.
+        text = value.decode("utf-8", "surrogateescape")
+        if piece.form in (Form.ESCAPED, Form.JSON_ESCAPED):
+            breaking = self._breaking if piece.form is Form.ESCAPED else _SURROGATE
+            text = breaking.sub(_percent, text)
+        elif (self._breaking if piece.form is Form.EXACT else _SURROGATE).search(text):
+            raise RefusedLine(*self._layout.illegal(piece.field, value))
+        return text.encode() if piece.form in (Form.EXACT, Form.ESCAPED) else json_text(text)
+
+
+def json_text(text: str) -> bytes:
+    """Return the inside of the JSON string of a text."""
+    return json.dumps(text, ensure_ascii=False)[1:-1].encode()
 
 
 def _percent(found: re.Match[str]) -> str:
     return f"%{found[0].encode('utf-8', 'surrogateescape')[0]:02X}"
 
 
-def _passes(check: Check, value: bytes) -> bool:
-    match check:
-        case Check.NOT_EMPTY:
-            return bool(value)
-        case Check.DATETIME:
-            return is_datetime(value)
-        case Check.IP:
-            return is_address(value)
-        case Check.PORT:
-            return is_port(value)
+def _passes(check: Check | Test, value: bytes) -> bool:
+    return _CHECKS[check](value) if isinstance(check, Check) else check.accepts(value)
 
 
 def is_datetime(value: bytes) -> bool:
@@ -134,3 +122,21 @@ def is_address(value: bytes) -> bool:
 def is_port(value: bytes) -> bool:
     """Return whether the value is ASCII digits, possibly with leading zeros, up to 65535."""
     return bool(_DIGITS.fullmatch(value)) and int(value.lstrip(b"0")[:6] or b"0") <= _HIGHEST_PORT
+
+
+def _is_integer(value: bytes) -> bool:
+    return bool(_INTEGER.fullmatch(value))
+
+
+def _is_number(value: bytes) -> bool:
+    return bool(_NUMBER.fullmatch(value))
+
+
+_CHECKS: Mapping[Check, Callable[[bytes], bool]] = {
+    Check.NOT_EMPTY: bool,
+    Check.DATETIME: is_datetime,
+    Check.IP: is_address,
+    Check.PORT: is_port,
+    Check.INTEGER: _is_integer,
+    Check.NUMBER: _is_number,
+}

@@ -1,0 +1,81 @@
+"""
+Lines of comma-separated values (RFC 4180): a field in double quotes may hold separators, line endings and `""`.
+
+One record is one line, so a line ending in a field has to be inside the record. The reasons of the format, beside those
+of `parsers.fields`: `bad_quotes`, `field_count`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Unpack
+
+import pyarrow as pa
+
+from parsers.fields import FieldParser
+from parsers.fields.formats import Cells, RefusedLine, cells_by_line
+from parsers.fields.layout import FieldOptions, build
+
+REASONS = ("bad_quotes", "field_count")
+_QUOTED = re.compile(rb'"((?:[^"]|"")*)"')
+
+
+class CsvLines(FieldParser):
+    """
+    Cleanses comma-separated values.
+
+    Args:
+        fields: the names of the fields, in order.
+        separator: the character between two fields.
+        options: the options that all formats share.
+
+    Raises:
+        ParserOptionError: at least one option is wrong. The message lists every problem.
+    """
+
+    def __init__(self, *, fields: Sequence[str], separator: str = ",", **options: Unpack[FieldOptions]) -> None:
+        validated = build(fields, REASONS, _problems(separator), **options)
+        super().__init__(*validated, Quoted(separator.encode(), len(fields)))
+
+
+def _problems(separator: object) -> Iterator[str]:
+    if not (isinstance(separator, str) and len(separator) == 1 and separator.isascii() and separator not in '"\r\n'):
+        yield f"separator must be one ASCII character, no quote or line ending, not {separator!r}"
+
+
+class Quoted:
+    """A line with a number of fields between separators, some of them in quotes."""
+
+    def __init__(self, separator: bytes, width: int) -> None:
+        self._separator = separator
+        self._width = width
+
+    @property
+    def reasons(self) -> Sequence[str]:
+        return REASONS
+
+    def split(self, line: bytes) -> Sequence[bytes]:
+        fields = list(self._fields(line))
+        if len(fields) != self._width:
+            count = len(fields)
+            raise RefusedLine("field_count", f"the line has {count} field{'s' * (count != 1)}, not {self._width}")
+        return fields
+
+    def _fields(self, line: bytes) -> Iterator[bytes]:
+        at = -1
+        while at < len(line):
+            begin = at + 1
+            if quoted := _QUOTED.match(line, begin):
+                at = quoted.end()
+                yield quoted[1].replace(b'""', b'"')
+                if at < len(line) and not line.startswith(self._separator, at):
+                    raise RefusedLine("bad_quotes", f"byte {at} after a closing quote is no separator")
+            elif line.startswith(b'"', begin):
+                raise RefusedLine("bad_quotes", f"the quote at byte {begin} is not closed")
+            else:
+                at = line.find(self._separator, begin) % (len(line) + 1)
+                yield line[begin:at]
+
+    def cells(self, lines: pa.BinaryArray) -> Cells:
+        return cells_by_line(self, lines, self._width)

@@ -1,0 +1,74 @@
+"""
+Cleanses lines of any format: fields are found in a line, checked, and written to an output.
+
+A line is rejected by the first of these rules that it breaks:
+
+1. `empty`: the value is null, or only a line ending. One CR, LF or CRLF at the end is not part of the line.
+2. The reasons of the format: the line does not have it.
+3. A field's name: that field fails its check. Checks apply in the order of the option `checks`. Blanks and tabs around
+   a checked field are removed first, unless the field is escaped.
+4. `illegal_character`: an unescaped field in the output contains a character that would break it.
+
+Three kinds of characters would break a text: control characters (0x00-0x1F, 0x7F), bytes that are not part of valid
+UTF-8, and the output separator, which is the character between two columns of the output. In an escaped field each
+such byte becomes % and two upper-case hexadecimal digits. All other bytes stay unchanged, including %. JSON has an
+escape for every character, so there only bytes that are not UTF-8 are illegal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from parsers.compiled.buffers import as_binary
+from parsers.compiled.engine import Engine
+from parsers.contract import Parsed, Parser
+from parsers.fields.formats import Format
+from parsers.fields.layout import Layout
+from parsers.fields.located import output_fields
+from parsers.fields.plain import Plain
+
+
+class FieldParser:
+    """Cleanses lines of one format."""
+
+    def __init__(self, layout: Layout, engine: Engine, form: Format) -> None:
+        self._layout = layout
+        self._form = form
+        self._engine = engine
+        self._worker = _worker(layout, form, engine)
+
+    @property
+    def engine(self) -> Engine:
+        """The engine in use: never `auto`."""
+        return self._engine
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Every reason code of this parser, in the order in which the rules apply."""
+        layout = self._layout
+        checked = (layout.fields[check.field] for check in layout.checks)
+        return ("empty", *self._form.reasons, *checked, "illegal_character")
+
+    @property
+    def output_fields(self) -> Mapping[str, str]:
+        """
+        The fields of the output that can be located; see `parsers.contract.HasFields`.
+
+        In a text those are the fields with a column of their own, and the fields of a column in which all are checked
+        as `datetime`, `ip` or `port` and separated by more than digits.
+        """
+        return output_fields(self._layout)
+
+    def parse(self, lines: pa.BinaryArray) -> Parsed:
+        """Cleanse one batch. Text, large and chunked arrays are converted."""
+        return self._worker.parse(as_binary(lines))
+
+
+def _worker(layout: Layout, form: Format, engine: Engine) -> Parser:
+    if engine is Engine.PLAIN:
+        return Plain(layout, form)
+    from parsers.fields.compiled import Compiled  # needs Numba, which may be missing
+
+    return Compiled(layout, form)

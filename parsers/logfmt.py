@@ -1,0 +1,85 @@
+"""
+Lines of `key=value` pairs, as Go's and Heroku's loggers write them. A value in double quotes may hold blanks.
+
+In quotes, a backslash stands before a quote or a backslash, or with n, r or t for a line ending or a tab. A key without
+a value, and one that is missing, is an empty field. The reasons of the format, beside those of `parsers.fields`:
+`not_logfmt`, and `duplicate` for a key that is read and there twice.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Unpack
+
+import pyarrow as pa
+
+from parsers.fields import FieldParser
+from parsers.fields.formats import Cells, RefusedLine, cells_by_line
+from parsers.fields.layout import FieldOptions, Named, build, named, names_of
+
+REASONS = ("not_logfmt", "duplicate")
+_PAIR = re.compile(rb'[ \t]*([^ \t="]+)(?:=(?:"((?:[^"\\]|\\.)*)"|([^ \t"]*)))?(?:[ \t]+|\Z)', re.DOTALL)
+_ESCAPE = re.compile(rb"\\(.)", re.DOTALL)
+_MEANINGS = {b"n": b"\n", b"r": b"\r", b"t": b"\t"}
+
+
+class Logfmt(FieldParser):
+    """
+    Cleanses `key=value` pairs.
+
+    Args:
+        fields: the names of the fields with their keys: `{url: http.url}`; or a list of names that are the keys.
+        options: the options that all formats share.
+
+    Raises:
+        ParserOptionError: at least one option is wrong. The message lists every problem.
+    """
+
+    def __init__(self, *, fields: Named, **options: Unpack[FieldOptions]) -> None:
+        keys = named(fields, "{}").values()
+        validated = build(names_of(fields), REASONS, _problems(keys), **options)
+        super().__init__(*validated, Pairs([key.encode() for key in keys]))
+
+
+def _problems(keys: Iterable[object]) -> Iterator[str]:
+    for key in keys:
+        if not (isinstance(key, str) and re.fullmatch(r'[^ \t="]+', key)):
+            yield f"fields: {key!r} is not a key"
+
+
+class Pairs:
+    """A line with a value for some of these keys."""
+
+    def __init__(self, keys: Sequence[bytes]) -> None:
+        self._keys = keys
+
+    @property
+    def reasons(self) -> Sequence[str]:
+        return REASONS
+
+    def split(self, line: bytes) -> Sequence[bytes]:
+        values: dict[bytes, bytes] = {}
+        for key, value in _pairs(line):
+            if key in values and key in self._keys:
+                raise RefusedLine("duplicate", f"the key {key.decode(errors='backslashreplace')} is there twice")
+            values[key] = value
+        return [values.get(key, b"") for key in self._keys]
+
+    def cells(self, lines: pa.BinaryArray) -> Cells:
+        return cells_by_line(self, lines, len(self._keys))
+
+
+def _pairs(line: bytes) -> Iterator[tuple[bytes, bytes]]:
+    at = 0
+    while at < len(line):
+        pair = _PAIR.match(line, at)
+        if pair is None:
+            raise RefusedLine("not_logfmt", f"byte {at} begins no key=value pair")
+        at = pair.end()
+        quoted, bare = pair[2], pair[3]
+        yield pair[1], bare or b"" if quoted is None else _ESCAPE.sub(_meaning, quoted)
+
+
+def _meaning(found: re.Match[bytes]) -> bytes:
+    return _MEANINGS.get(found[1], found[1])

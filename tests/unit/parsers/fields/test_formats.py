@@ -1,0 +1,389 @@
+"""The formats beside `delimited`: what each takes and refuses, and that both engines agree on every byte."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from parsers import registry
+from parsers.contract import Parser
+from parsers.csv_lines import CsvLines
+from parsers.errors import ParserOptionError
+from parsers.json_lines import JsonLines
+from parsers.keys import cut, pattern_of
+from parsers.logfmt import Logfmt
+from parsers.regex import FORMATS, Regex
+from parsers.testing import Outcome, batch, outcomes
+from tests.fuzz import formats
+
+ENGINES = ("compiled", "plain")
+Make = Callable[..., Parser]
+
+
+def parse(make: Make, options: Mapping[str, Any], *lines: bytes | None) -> list[Outcome]:
+    """Return the results for the lines, on which both engines must agree."""
+    compiled, plain = (outcomes(make(**options, engine=engine).parse(batch(lines)), len(lines)) for engine in ENGINES)
+    assert compiled == plain
+    return compiled
+
+
+def one(make: Make, options: Mapping[str, Any], line: bytes | None) -> Outcome:
+    (outcome,) = parse(make, options, line)
+    return outcome
+
+
+# JSON -----------------------------------------------------------------------------------------------------------------
+
+JSON = {"fields": {"url": "/http/request/url", "n": "/n"}, "output": "{url}|{n}"}
+
+
+@pytest.mark.parametrize(
+    ("line", "cleansed"),
+    [
+        (rb'{"http": {"request": {"url": "/a"}}, "n": 1}', b"/a|1"),
+        (
+            rb' { "n" : 12345678901234567890.10e+5 , "http":{"request":{"url":"\/a\u00e9"}}} ',
+            "/aé|12345678901234567890.10e+5".encode(),
+        ),
+        (rb'{"n": true, "http": {"request": {"url": "\ud83d\ude00"}}}', "😀|true".encode()),
+        (rb'{"\u006e": false, "http": null}', b"|false"),
+        (rb'{"http": {"request": 7}, "n": null, "x": [[], {}, [{"n": 9}]]}', b"|"),
+        (rb'{"a": {"n": 3, "n": 4}, "n": ""}', b"|"),
+        (b"{}\r\n", b"|"),
+    ],
+)
+def test_members_of_an_object(line: bytes, cleansed: bytes) -> None:
+    """Numbers stay as written; a member that is missing, null or elsewhere is empty."""
+    assert one(JsonLines, JSON, line) == cleansed
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b"[]", "not_json"),
+        (b'"x"', "not_json"),
+        (b"{} {}", "not_json"),
+        (b'{"n": 1,}', "not_json"),
+        (b'{"n": 01}', "not_json"),
+        (b'{"n": NaN}', "not_json"),
+        (b"{'n': 1}", "not_json"),
+        (b'{"n": "\t"}', "not_json"),
+        (rb'{"x": "\x"}', "not_json"),
+        (b'{"x": "\xff"}', "not_json"),
+        (b'\xef\xbb\xbf{"n": 1}', "not_json"),
+        (rb'{"n": "\ud83d"}', "not_json"),
+        (b'{"x": ' + b"[" * 64 + b"]" * 64 + b"}", "not_json"),
+        (b'{"x": ' + b"[" * 100_000, "not_json"),
+        (b'{"n": 1, "n": 1}', "duplicate"),
+        (b'{"http": 1, "http": 2}', "duplicate"),
+        (b'{"n": [1]}', "not_a_value"),
+        (b'{"http": {"request": {"url": {}}}}', "not_a_value"),
+        (b"", "empty"),
+        (None, "empty"),
+    ],
+)
+def test_what_is_no_object_of_values(line: bytes | None, reason: str) -> None:
+    assert one(JsonLines, JSON, line)[0] == reason
+
+
+def test_half_a_surrogate_pair_that_nobody_reads() -> None:
+    assert one(JsonLines, JSON, rb'{"x": "\ud83d", "\ud83d": 1, "n": 2}') == b"|2"
+
+
+def test_64_levels_are_not_too_deep() -> None:
+    assert one(JsonLines, JSON, b'{"x": ' + b"[" * 63 + b"]" * 63 + b', "n": 1}') == b"|1"
+
+
+def test_names_alone_are_members() -> None:
+    assert one(JsonLines, {"fields": ["a", "b"], "output": "{b}|{a}"}, b'{"a": 1, "b": 2}') == b"2|1"
+
+
+def test_a_pointer_has_escapes() -> None:
+    assert one(JsonLines, {"fields": {"a": "/x~1y~0"}, "output": "{a}"}, b'{"x/y~": 1}') == b"1"
+
+
+# Regular expressions --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "output", "cleansed"),
+    [
+        (
+            "combined",
+            formats.COMBINED,
+            "{remote_addr};{remote_user};{time_local};{request};{method};{url};{protocol};{status};{bytes};{referer};{user_agent}",
+            (
+                b"203.0.113.9;alice;24/Nov/2026:06:00:00 +0000;GET /a|b?c=d HTTP/1.1;GET;/a|b?c=d;HTTP/1.1;200;612"
+                b";https://example.org/;curl/8"
+            ),
+        ),
+        ("common", b'::1 - - [x] "-" 400 -', "{remote_addr};{method};{url};{bytes}", b"::1;-;;-"),
+        (
+            "syslog-rfc3164",
+            formats.SYSLOG,
+            "{priority};{time};{host};{tag};{pid};{message}",
+            b"34;Nov  4 22:14:15;web-1;su;230;'su root' failed for lonvick",
+        ),
+        (
+            "syslog-rfc5424",
+            formats.SYSLOG_5424,
+            "{priority};{version};{time};{host};{app};{procid};{msgid};{message}",
+            b"165;1;2026-11-04T22:14:15.003Z;web-1;evntslog;12;ID47;An event",
+        ),
+        (
+            "haproxy-http",
+            formats.HAPROXY,
+            "{client};{client_port};{frontend};{backend};{server};{timers};{status};{bytes};{termination};{method};{url}",
+            b"10.0.1.2;33317;http-in;static;srv1;10/0/30/69/109;200;2750;----;GET;/index.html",
+        ),
+    ],
+)
+def test_a_named_format(name: str, line: bytes, output: str, cleansed: bytes) -> None:
+    options = {"log_format": name, "output": output, "output_separator": ";"}
+
+    assert parse(Regex, options, line, line + b"\r\n", b"x") == [
+        cleansed,
+        cleansed,
+        ("no_match", "the line does not match the pattern"),
+    ]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_one_field_of_a_named_format_is_enough(name: str) -> None:
+    """A format gives the same value of a field, however many are read."""
+    line = {"combined": formats.COMBINED, "common": formats.COMBINED[: formats.COMBINED.index(b' "https')]}.get(
+        name, {"syslog-rfc3164": formats.SYSLOG, "syslog-rfc5424": formats.SYSLOG_5424}.get(name, formats.HAPROXY)
+    )
+    field = "time_local" if name.startswith("com") else "time"
+
+    assert one(Regex, {"log_format": name, "output": f"{{{field}}}"}, line) in line  # type: ignore[operator]
+
+
+def test_an_escaped_quote_is_part_of_a_field() -> None:
+    line = formats.COMBINED.replace(b"curl/8", rb"a \"b\"")
+
+    assert one(Regex, {"log_format": "combined", "output": "{user_agent}"}, line) == rb"a \"b\""
+
+
+def test_a_group_without_a_part_in_the_match_is_empty() -> None:
+    options = {"pattern": "^(?P<a>x)?(?P<b>y)$", "output": "{a}|{b}"}
+
+    assert parse(Regex, options, b"xy", b"y", b"", None) == [
+        b"x|y",
+        b"|y",
+        ("empty", "the line is empty"),
+        ("empty", "the record has no value"),
+    ]
+
+
+def test_a_pattern_in_a_class_is_left_alone() -> None:
+    """Groups that nobody reads are dropped from the pattern only where they are groups."""
+    options = {"pattern": r"^(?P<a>[(?P<b>]+)(?P<c>x)$", "output": "{c}"}
+
+    assert parse(Regex, options, b"(?x", b"bx", b"x")[:2] == [b"x", b"x"]
+
+
+# CSV and logfmt -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "outcome"),
+    [
+        (b'a,"b ""c"", d"', b'a|b "c", d'),
+        (b'"",', b"|"),
+        (b'"1\n2",x', b"1%0A2|x"),
+        (b'a"b,c', b'a"b|c'),
+        (b'"a"b,c', ("bad_quotes", "byte 3 after a closing quote is no separator")),
+        (b'a,"b', ("bad_quotes", "the quote at byte 2 is not closed")),
+        (b"a", ("field_count", "the line has 1 field, not 2")),
+        (b"a,b,", ("field_count", "the line has 3 fields, not 2")),
+    ],
+)
+def test_csv(line: bytes, outcome: Outcome) -> None:
+    assert one(CsvLines, {"fields": ["a", "b"], "output": "{a}|{b}", "escape": ["a"]}, line) == outcome
+
+
+def test_csv_with_another_separator() -> None:
+    assert one(CsvLines, {"fields": ["a", "b"], "output": "{a}|{b}", "separator": "\t"}, b'1,2\t"3\t"') == (
+        "illegal_character",
+        "b is '3\\t', which contains a character that would break the output",
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "outcome"),
+    [
+        (b'level=info msg="a \\"b\\" \\\\" x=1', b'info|a "b" \\'),
+        (b'  msg= level="" ', b"|"),
+        (b"level", b"|"),
+        (b'msg="\\n"', b"|%0A"),
+        (b"level=1 level=2", ("duplicate", "the key level is there twice")),
+        (b"x=1 x=2 level=3", b"3|"),
+        (b"level=1 =2", ("not_logfmt", "byte 8 begins no key=value pair")),
+        (b'msg="a', ("not_logfmt", "byte 0 begins no key=value pair")),
+        (b'msg="a"b', ("not_logfmt", "byte 0 begins no key=value pair")),
+        (b" ", ("not_logfmt", "byte 0 begins no key=value pair")),
+    ],
+)
+def test_logfmt(line: bytes, outcome: Outcome) -> None:
+    options = {"fields": {"level": "level", "text": "msg"}, "output": "{level}|{text}", "escape": ["text"]}
+
+    assert one(Logfmt, options, line) == outcome
+
+
+# Output as JSON -------------------------------------------------------------------------------------------------------
+
+
+def test_output_as_json() -> None:
+    """Checked numbers are JSON numbers; everything else is a text with JSON's escapes."""
+    options = {
+        "fields": ["a", "n", "e"],
+        "output": ["n", "a", "e"],
+        "output_format": "json",
+        "checks": {"n": "number"},
+        "escape": ["e"],
+    }
+
+    found = parse(CsvLines, options, b'"q""\\\x01\n|",-1.5,\xff', "中,7,%".encode(), b"\xff,7,x", b"a,07,x")
+
+    assert found[:2] == [
+        rb'{"n":-1.5,"a":"q\"\\\u0001\n|","e":"%FF"}',
+        '{"n":7,"a":"中","e":"%"}'.encode(),
+    ]
+    assert [outcome[0] for outcome in found[2:]] == ["illegal_character", "n"]
+
+
+def test_a_member_of_the_output_can_be_the_key() -> None:
+    parser = JsonLines(fields=["a", "n"], output=["n", "a"], output_format="json", checks={"n": "integer"})
+    values = parser.parse(batch([rb'{"n": 1, "a": "x\",\"a\":\"y"}', b'{"n": 22}'])).values
+
+    assert cut(values, pattern_of(parser, "n")).to_pylist() == [b"1", b"22"]
+    assert cut(values, pattern_of(parser, "a")).to_pylist() == [rb"x\",\"a\":\"y", b""]
+
+
+# Checks ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("check", "good", "bad", "expected"),
+    [
+        ("integer", [b"0", b"-12", b" 7 "], [b"", b"01", b"+1", b"1.0", b"-"], "not an integer"),
+        ("number", [b"0", b"-1.50", b"1e9", b"2E-3"], [b".5", b"1.", b"1e", b"0x1", b"NaN"], "not a number"),
+        ({"one-of": ["GET", 1]}, [b"GET", b"1"], [b"get", b""], "not one of GET, 1"),
+        ({"matches": "^/[a-z]*$"}, [b"/", b"/abc"], [b"/A", b"x/"], "which does not match ^/[a-z]*$"),
+        (
+            {"time": "%d/%b/%Y:%H:%M:%S %z"},
+            [b"24/Nov/2026:06:00:00 +0100"],
+            [b"24/Nov/2026:06:00:00", b"31/Nov/2026:06:00:00 +0100", b"\xff"],
+            "not a time in the format %d/%b/%Y:%H:%M:%S %z",
+        ),
+        ({"time": "%b %d %H:%M:%S"}, [b"Feb 29 06:00:00"], [b"Feb 30 06:00:00"], "not a time in the format"),
+        (
+            {"time": "rfc3339"},
+            [b"2026-11-24T06:00:00Z", b"2026-11-24T06:00:00.123+01:00"],
+            [b"2026-11-24", b"2026-11-24T06:00:00", b"2026-13-24T06:00:00Z"],
+            "not a time in the format rfc3339",
+        ),
+        (
+            {"network": ["10.0.0.0/8", "fd00::/8"]},
+            [b"10.1.2.3", b"fd00::1"],
+            [b"11.0.0.1", b"fe80::1", b"fd00::1%eth0", b"10.0.0.01"],
+            "not an address in 10.0.0.0/8, fd00::/8",
+        ),
+    ],
+)
+def test_a_check(check: object, good: list[bytes], bad: list[bytes], expected: str) -> None:
+    options = {"fields": ["a", "b"], "output": "{b}", "separator": ";", "checks": {"a": check}}
+
+    found = parse(_delimited, options, *(value + b";x" for value in (*good, *bad)))
+
+    assert found[: len(good)] == [b"x"] * len(good)
+    assert [outcome[0] for outcome in found[len(good) :]] == ["a"] * len(bad)
+    assert all(expected in str(outcome[1]) for outcome in found[len(good) :])
+
+
+def _delimited(**options: Any) -> Parser:
+    return registry.load("delimited", options)
+
+
+def test_checks_with_and_without_parameters_keep_their_order() -> None:
+    options = {"fields": ["a", "b"], "output": "{b}", "checks": {"b": {"one-of": ["x"]}, "a": "port"}}
+
+    assert [outcome[0] for outcome in parse(_delimited, options, b"y,y", b"y,x")] == ["b", "a"]
+
+
+def test_an_address_in_a_network_is_bracketed() -> None:
+    options = {"fields": ["a"], "output": "{a}", "checks": {"a": {"network": "fd00::/8"}}}
+
+    assert one(_delimited, options, b"fd00::1") == b"[fd00::1]"
+
+
+# Wrong options --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("regex", {"output": "{a}"}, "write either pattern or log.format"),
+        ("regex", {"output": "{a}", "pattern": "(?P<a>x)", "log.format": "common"}, "write either"),
+        ("regex", {"output": "{a}", "log.format": "combine"}, "did you mean 'combined'?"),
+        ("regex", {"output": "{a}", "pattern": "(?P<a>"}, "pattern: "),
+        ("regex", {"output": "{a}", "pattern": "(x)"}, "write a group as (?P<name>…)"),
+        ("regex", {"output": "{a}", "pattern": "x"}, "fields must be a list of names"),
+        ("regex", {"output": "{a}", "pattern": 7}, "pattern must be text, not 7"),
+        ("json", {"output": "{a}", "fields": {"a": "http.url"}}, "'http.url' is not a JSON Pointer"),
+        ("json", {"output": "{a}", "fields": {"a": "/x", "b": "/x/y"}}, "a is the same member as b, or an object"),
+        ("json", {"output": "{a}", "fields": "a"}, "fields must be a list of names"),
+        ("json", {"fields": ["a"]}, "option 'output' is missing: write output: …"),
+        ("json", {"output": "{a}", "fields": ["a"], "check": {}}, "no option 'check'; did you mean 'checks'?"),
+        ("logfmt", {"output": "{a}", "fields": {"a": "x y"}}, "'x y' is not a key"),
+        ("csv", {"output": "{a}", "fields": ["a"], "separator": ";;"}, "separator must be one ASCII character"),
+        ("csv", {"output": "{a}", "fields": ["field_count"], "checks": {"field_count": "ip"}}, "reserved reason code"),
+        ("csv", {"output": "{a}", "fields": ["a"], "output.format": "jsn"}, "output.format must be text or json"),
+        ("csv", {"output": "{a}", "fields": ["a"], "output.format": "json"}, "output must be a list of fields"),
+        ("csv", {"output": ["a"], "fields": ["a"]}, "output must be text"),
+        ("csv", {"output": ["b"], "fields": ["a"], "output.format": "json"}, "output: no field 'b'"),
+        ("csv", {"output": "{a}", "fields": ["a"], "checks": {"a": {"one-of": "x"}}}, "one-of must be a list"),
+        ("csv", {"output": "{a}", "fields": ["a"], "checks": {"a": "matches"}}, "matches needs a parameter"),
+        ("csv", {"output": "{a}", "fields": ["a"], "checks": {"a": {"matches": "("}}}, "matches: "),
+        (
+            "csv",
+            {"output": "{a}", "fields": ["a"], "checks": {"a": {"time": "iso"}}},
+            "time must be rfc3339 or a format",
+        ),
+        ("csv", {"output": "{a}", "fields": ["a"], "checks": {"a": {"time": "%Q"}}}, "time: "),
+        ("csv", {"output": "{a}", "fields": ["a"], "checks": {"a": {"network": ["10.0.0.1/8"]}}}, "network: "),
+        ("csv", {"output": "{a}", "fields": ["a"], "checks": {"a": {"net": 1}}}, "no check 'net'"),
+    ],
+)
+def test_a_wrong_option_is_named(name: str, options: Mapping[str, object], message: str) -> None:
+    with pytest.raises(ParserOptionError) as error:
+        registry.load(name, options)
+
+    assert message in str(error.value)
+
+
+# Both engines agree ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", formats.cases())
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_engines_agree(name: str, seed: int) -> None:
+    """Damaged lines of each format have the same outcome on both engines, alone and in a batch."""
+    case, random = formats.cases()[name], Random(seed)
+
+    case.pair.outcomes([case.damaged(random) for _ in range(20)])
+
+
+@pytest.mark.parametrize("name", formats.cases())
+def test_good_lines_are_taken(name: str) -> None:
+    """The property above speaks about cleansed lines, too."""
+    case = formats.cases()[name]
+
+    assert set(case.pair.outcomes(case.lines)) == {"cleansed"}
