@@ -1,6 +1,6 @@
 """
-The compiled loops: `cleanse` for lines of any format; `marked` and `members` find fields; `column` copies one field;
-`bodies` and `gather` serve Flume's events.
+The compiled loops: `cleanse_marked` and `cleanse_cells` for lines; `marked` and `members` find fields; `column` copies
+one; `bodies` and `gather` serve Flume's events.
 
 They take the buffers of Arrow arrays by address. A function reads only bytes from its `begin` or `at` up to its `end`,
 the address after the last byte; it loads several bytes at once only if all of them are in between.
@@ -339,7 +339,7 @@ def short_escape(byte):
 
 
 @inlined
-def put_json(to, begin, end, row_end, escaped):
+def put_json(to, begin, end, escaped):
     """Write the inside of a JSON string; return its end, or -1 if the text is not UTF-8 and must not be escaped."""
     at = begin
     while at < end:
@@ -348,7 +348,7 @@ def put_json(to, begin, end, row_end, escaped):
         if not (is_clean or escaped):
             return -1
         if is_clean:
-            to = copy(to, at, part - at, row_end)
+            to = copy(to, at, part - at, end)
             at = part
         while at < part:
             size = 1 if byte_at(at) < 128 else sequence(at, part)
@@ -535,6 +535,8 @@ def passes(kind, begin, end):
         return is_ipv4(begin, end) or is_ipv6(begin, end)
     if kind == PORT:
         return is_port(begin, end)
+    if kind == GIVEN:
+        return True
     return end > begin and (integer_end(begin, end) if kind == INTEGER else number_end(begin, end)) == end
 
 
@@ -554,15 +556,18 @@ def trim(begin, end):
 
 
 @inlined
-def first_failed(checks, spans, given, row):
+def first_failed(checks, spans):
     """Trim and check the fields; return the index of the first check that fails, or the number of checks."""
     for number in range(checks.shape[0]):
         field, kind, trimmed = checks[number, 0], checks[number, 1], checks[number, 2]
         begin, end = spans[field, 0], spans[field, 1]
         if trimmed:
-            begin, end = trim(begin, end)
+            while begin < end and is_blank(begin):
+                begin += 1
+            while begin < end and is_blank(end - 1):
+                end -= 1
             spans[field, 0], spans[field, 1] = begin, end
-        if not (given[row, number] != 0 if kind == GIVEN else passes(kind, begin, end)):
+        if not passes(kind, begin, end):
             return number
     return checks.shape[0]
 
@@ -626,21 +631,8 @@ def split(begin, end, separator, size, anchor, spans):
 
 
 @inlined
-def find_marked(begin, end, texts, shape, spans):
-    """Find the fields of a delimited line; return whether it has its markers and the right number of fields."""
-    size = shape[0]
-    if end - begin < 2 * size or not same(begin, texts, size) or not same(end - size, texts, size):
-        return False
-    return split(begin + size, end - size, texts + size, shape[1], shape[2], spans) == spans.shape[0]
-
-
-@inlined
 def write(to, texts, pieces, spans, row_end, separator):
-    """
-    Write the output of a line; return its end, or a negative number for an illegal piece: -1 for the first piece.
-
-    `row_end` is the end of the memory that may be read, or 0 if it is the end of each field.
-    """
+    """Write the output of a line; return its end, or a negative number for an illegal piece: -1 for the first piece."""
     for number in range(pieces.shape[0]):
         form = pieces[number, 0]
         if form == LITERAL:
@@ -651,14 +643,8 @@ def write(to, texts, pieces, spans, row_end, separator):
             continue
         field = pieces[number, 1]
         begin, end = spans[field, 0], spans[field, 1]
-        limit = end if row_end == 0 else row_end
         if form == ESCAPED:
-            to = put_escaped(to, begin, end, limit, separator)
-            continue
-        if form == JSON or form == JSON_ESCAPED:
-            to = put_json(to, begin, end, limit, form == JSON_ESCAPED)
-            if to < 0:
-                return -1 - number
+            to = put_escaped(to, begin, end, row_end, separator)
             continue
         if form == EXACT and not is_harmless(begin, end, separator):
             return -1 - number
@@ -669,11 +655,26 @@ def write(to, texts, pieces, spans, row_end, separator):
                 bracketed |= byte_at(at) == 58
         if bracketed:
             put_byte(to, 91)
-            to = copy(to + 1, begin, end - begin, limit)
+            to = copy(to + 1, begin, end - begin, row_end)
             put_byte(to, 93)
             to += 1
         else:
-            to = copy(to, begin, end - begin, limit)
+            to = copy(to, begin, end - begin, row_end)
+    return to
+
+
+@inlined
+def write_cells(to, texts, pieces, spans, separator):
+    """Write a line whose fields lie apart: no memory behind a field may be read. Return what `write` returns."""
+    for number in range(pieces.shape[0]):
+        form, field = pieces[number, 0], pieces[number, 1]
+        if form == JSON or form == JSON_ESCAPED:
+            to = put_json(to, spans[field, 0], spans[field, 1], form == JSON_ESCAPED)
+        else:
+            end = 0 if form == LITERAL else spans[field, 1]
+            to = write(to, texts, pieces[number : number + 1], spans, end, separator)
+        if to < 0:
+            return -1 - number
     return to
 
 
@@ -687,10 +688,10 @@ def reject(rejects, reject_rows, state, row, code, detail, begin, end):
 
 
 @kernel(
-    "void(int64, int64, int64, int64, int64, int64, int64[::1], int64[:, ::1], int64[:, ::1], int64[:, :, ::1],"
-    " uint8[::1], uint8[:, ::1], int64, int64, int64, int32[::1], int32[::1], int64[:, ::1], int64[::1])"
+    "void(int64, int64, int64, int64, int64, int64, int64[::1], int64[:, ::1], int64[:, ::1],"
+    " int64, int64, int64, int32[::1], int32[::1], int64[:, ::1], int64[::1])"
 )
-def cleanse(
+def cleanse_marked(
     values: int,
     offsets: int,
     validity: int,
@@ -700,9 +701,6 @@ def cleanse(
     shape: NDArray[np.int64],
     checks: NDArray[np.int64],
     pieces: NDArray[np.int64],
-    cells: NDArray[np.int64],
-    found: NDArray[np.uint8],
-    given: NDArray[np.uint8],
     out: int,
     out_offsets: int,
     capacity: int,
@@ -712,7 +710,7 @@ def cleanse(
     state: NDArray[np.int64],
 ) -> None:
     """
-    Cleanse lines from `state[ROW]` on, until all are done or the next one might not fit into the output.
+    Cleanse marked lines from `state[ROW]` on, until all are done or the next one might not fit into the output.
 
     Args:
         values, offsets, validity, first, total: the array, as in `parsers.compiled.buffers.Buffers`.
@@ -723,9 +721,6 @@ def cleanse(
         checks: a row for each check: field, kind, whether the field is trimmed.
         pieces: a row for each piece of the output: the form; the field, or the position of the literal in `texts`; and
             the size of the literal.
-        cells: the addresses of the fields, as in `parsers.fields.formats.Cells`; without rows, the lines are delimited.
-        found: 1 for each row whose fields were found.
-        given: 1 for each row and check of the kind `GIVEN` that the row passes.
         out: the address of the output's bytes.
         out_offsets: the address of the output's offsets; the first is 0.
         capacity: the capacity of the output in bytes, not counting the `SLACK` behind it.
@@ -735,37 +730,45 @@ def cleanse(
             the begin and end of the field's text.
         state: the row to resume at and the totals so far; updated.
     """
-    separator, growth, extra = shape[4], shape[5] * shape[6], shape[7]
-    spans = np.empty((shape[3], 2), np.int64)
+    marker_size, separator_size, anchor, width = shape[0], shape[1], shape[2], shape[3]
+    output_separator, growth, extra = shape[4], shape[5] * shape[6], shape[7]
+    separator = texts + marker_size
+    spans = np.empty((width, 2), np.int64)
     written, row = state[WRITTEN], state[ROW]
     put_offset(out_offsets + 4 * state[ROWS], written)
     while row < total:
         begin, row_end = values + offset_at(offsets + 4 * row), values + offset_at(offsets + 4 * row + 4)
-        end = without_line_end(begin, row_end)
-        size = end - begin
-        if cells.shape[0] > 0:
-            is_found = found[row] != 0
-            size, row_end = 0, 0
-            for field in range(spans.shape[0]):
-                spans[field, 0], spans[field, 1] = cells[row, field, 0], cells[row, field, 1]
-                size += spans[field, 1] - spans[field, 0]
-        else:
-            is_found = (
-                not is_null(validity, first + row) and end > begin and find_marked(begin, end, texts, shape, spans)
-            )
-        if not is_found:
+        if is_null(validity, first + row):
             reject(rejects, reject_rows, state, row, FORMAT, 0, 0, 0)
             row += 1
             continue
-        failed = first_failed(checks, spans, given, row)
+        end = without_line_end(begin, row_end)
+        if end == begin:
+            reject(rejects, reject_rows, state, row, FORMAT, 0, 0, 0)
+            row += 1
+            continue
+        if (
+            end - begin < 2 * marker_size
+            or not same(begin, texts, marker_size)
+            or not same(end - marker_size, texts, marker_size)
+        ):
+            reject(rejects, reject_rows, state, row, FORMAT, 0, 0, 0)
+            row += 1
+            continue
+        count = split(begin + marker_size, end - marker_size, separator, separator_size, anchor, spans)
+        if count != width:
+            reject(rejects, reject_rows, state, row, FORMAT, 0, 0, 0)
+            row += 1
+            continue
+        failed = first_failed(checks, spans)
         if failed < checks.shape[0]:
             field = checks[failed, 0]
             reject(rejects, reject_rows, state, row, CHECK, failed, spans[field, 0], spans[field, 1])
             row += 1
             continue
-        if capacity - written < growth * size + extra:
+        if capacity - written < growth * (end - begin) + extra:
             break
-        to = write(out + written, texts, pieces, spans, row_end, separator)
+        to = write(out + written, texts, pieces, spans, row_end, output_separator)
         if to < 0:
             field = pieces[-1 - to, 1]
             reject(rejects, reject_rows, state, row, ILLEGAL, field, spans[field, 0], spans[field, 1])
@@ -790,13 +793,90 @@ def marked(
     cells: NDArray[np.int64],
     found: NDArray[np.uint8],
 ) -> None:
-    """Find the fields of delimited lines. The arguments are those of `cleanse`; `cells` and `found` are filled."""
+    """
+    Find the fields of marked lines, as `cleanse_marked` does.
+
+    Args:
+        cells: filled with the addresses of the begin and end of each field of each row.
+        found: filled with 1 for each row whose fields were found, otherwise 0.
+    """
+    size, separator = shape[0], texts + shape[0]
     for row in range(total):
         begin, end = values + offset_at(offsets + 4 * row), values + offset_at(offsets + 4 * row + 4)
         end = without_line_end(begin, end)
         found[row] = (
-            not is_null(validity, first + row) and end > begin and find_marked(begin, end, texts, shape, cells[row])
+            not is_null(validity, first + row)
+            and end > begin
+            and end - begin >= 2 * size
+            and same(begin, texts, size)
+            and same(end - size, texts, size)
+            and split(begin + size, end - size, separator, shape[1], shape[2], cells[row]) == shape[3]
         )
+
+
+@kernel(
+    "void(int64[:, :, ::1], uint8[::1], uint8[:, ::1], int64, int64[::1], int64[:, ::1], int64[:, ::1],"
+    " int64, int64, int64, int32[::1], int32[::1], int64[:, ::1], int64[::1])"
+)
+def cleanse_cells(
+    cells: NDArray[np.int64],
+    found: NDArray[np.uint8],
+    given: NDArray[np.uint8],
+    texts: int,
+    shape: NDArray[np.int64],
+    checks: NDArray[np.int64],
+    pieces: NDArray[np.int64],
+    out: int,
+    out_offsets: int,
+    capacity: int,
+    rows: NDArray[np.int32],
+    reject_rows: NDArray[np.int32],
+    rejects: NDArray[np.int64],
+    state: NDArray[np.int64],
+) -> None:
+    """
+    Cleanse lines whose fields were found, as `cleanse_marked` does.
+
+    Args:
+        cells, found: the fields, as in `parsers.fields.formats.Cells`.
+        given: 1 for each row and check of the kind `GIVEN` that the row passes.
+    """
+    separator, growth, extra = shape[4], shape[5] * shape[6], shape[7]
+    spans = np.empty((cells.shape[1], 2), np.int64)
+    written, row = state[WRITTEN], state[ROW]
+    put_offset(out_offsets + 4 * state[ROWS], written)
+    while row < cells.shape[0]:
+        if not found[row]:
+            reject(rejects, reject_rows, state, row, FORMAT, 0, 0, 0)
+            row += 1
+            continue
+        size = 0
+        for field in range(spans.shape[0]):
+            spans[field, 0], spans[field, 1] = cells[row, field, 0], cells[row, field, 1]
+            size += spans[field, 1] - spans[field, 0]
+        failed = first_failed(checks, spans)
+        for number in range(failed):
+            if checks[number, 1] == GIVEN and not given[row, number]:
+                failed = number
+                break
+        if failed < checks.shape[0]:
+            field = checks[failed, 0]
+            reject(rejects, reject_rows, state, row, CHECK, failed, spans[field, 0], spans[field, 1])
+            row += 1
+            continue
+        if capacity - written < growth * size + extra:
+            break
+        to = write_cells(out + written, texts, pieces, spans, separator)
+        if to < 0:
+            field = pieces[-1 - to, 1]
+            reject(rejects, reject_rows, state, row, ILLEGAL, field, spans[field, 0], spans[field, 1])
+        else:
+            written = to - out
+            rows[state[ROWS]] = row
+            state[ROWS] += 1
+            put_offset(out_offsets + 4 * state[ROWS], written)
+        row += 1
+    state[ROW], state[WRITTEN] = row, written
 
 
 @kernel("void(int64[:, :, ::1], uint8[::1], int64, int64, int64, int64)")
@@ -1064,7 +1144,7 @@ def members(
         texts: the address of `nulltruefalse` and the names of the paths, one after the other.
         paths: a row for each object and member that is read, the line's own object first: the row of the object around
             it, -1 for the first; the position and size of its name in `texts`; its field, or -1 for an object.
-        cells, found: filled, as for `cleanse`.
+        cells, found: filled, as by `marked`.
         scratch: the address of memory for the strings with escapes: as many bytes as all lines, and `SLACK` more.
     """
     seen = np.zeros(paths.shape[0], np.int64)

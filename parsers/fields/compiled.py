@@ -1,4 +1,4 @@
-"""Lines of any format on the compiled engine, through the kernel `cleanse`. Importing this needs Numba."""
+"""Lines of any format on the compiled engine, through the kernels. Importing this needs Numba."""
 
 from __future__ import annotations
 
@@ -21,17 +21,16 @@ from parsers.fields.marked import Marked
 _MAX_BYTES = 2**31 - 1
 _CHECKS = list(Check)
 _SHOWN = 61  # one byte more than a reject's detail shows, so that `shown` knows whether the value is longer
-_NO_CELLS = Cells(np.empty((0, 0, 2), np.int64), np.empty(0, np.uint8))
 
 
 class Compiled:
-    """Cleanses a batch with the kernels. `cleanse` finds the fields of marked lines itself, which saves the cells."""
+    """Cleanses a batch with the kernels. That of marked lines finds the fields itself, which saves the cells."""
 
     def __init__(self, layout: Layout, form: Format) -> None:
         self._layout = layout
         self._form = form
         self._tests = {number: each for number, each in enumerate(layout.checks) if not isinstance(each.check, Check)}
-        self._needs_cells = bool(self._tests) or not isinstance(form, Marked)
+        self._needs_cells = bool(self._tests) or layout.is_json or not isinstance(form, Marked)
         marks = form if isinstance(form, Marked) else Marked(b"", b"-", len(layout.fields))
         literals = [piece.literal for piece in layout.pieces]
         self._texts = np.frombuffer(b"".join((marks.texts, *literals)), np.uint8).copy()
@@ -46,8 +45,7 @@ class Compiled:
 
     def parse(self, lines: pa.BinaryArray) -> Parsed:
         """Raises OverflowError if the output would exceed 2 GiB, the limit of an Arrow array."""
-        cells = self._form.cells(lines) if self._needs_cells else _NO_CELLS
-        work = _Work(Buffers.of(lines), cells, self._given(cells))
+        work = self._work(Buffers.of(lines), self._form.cells(lines) if self._needs_cells else None)
         # Only escapes make the output longer than the input, so the input's size is nearly always enough.
         work.reserve(self._copies * work.size + self._extra * work.input.total)
         self._run(work)
@@ -56,37 +54,31 @@ class Compiled:
             self._run(work)
         return self._parsed(lines, work)
 
-    def _given(self, cells: Cells) -> NDArray[np.uint8]:
-        """Return, for each row and check, whether the row passes a check that has a parameter."""
-        given = np.zeros((len(cells.found) if self._tests else 0, len(self._layout.checks)), np.uint8)
-        for number, each in self._tests.items():
-            accepted = cast("Test", each.check).accepted(_column(cells, each.field, trimmed=each.trimmed))
+    def _work(self, source: Buffers, cells: Cells | None) -> _Work:
+        given = np.zeros((source.total if self._tests else 0, len(self._layout.checks)), np.uint8)
+        for number, each in self._tests.items() if cells else ():
+            accepted = cast("Test", each.check).accepted(
+                _column(cast("Cells", cells), each.field, trimmed=each.trimmed)
+            )
             given[:, number] = accepted.to_numpy(zero_copy_only=False)
-        return given
+        return _Work(source, cells, given)
 
     def _run(self, work: _Work) -> None:
-        source = work.input
-        kernels.cleanse(
-            source.values,
-            source.offsets,
-            source.validity,
-            source.first,
-            source.total,
-            self._texts.ctypes.data,
-            self._shape,
-            self._checks,
-            self._pieces,
-            work.cells.spans,
-            work.cells.found,
-            work.given,
-            work.out.address,
-            work.out_offsets.address,
-            work.capacity,
-            work.rows,
-            work.reject_rows,
-            work.rejects,
-            work.state,
-        )
+        source, cells, texts = work.input, work.cells, self._texts.ctypes.data
+        if cells is None:
+            kernels.cleanse_marked(
+                source.values, source.offsets, source.validity, source.first, source.total,
+                texts, self._shape, self._checks, self._pieces,
+                work.out.address, work.out_offsets.address, work.capacity,
+                work.rows, work.reject_rows, work.rejects, work.state,
+            )  # fmt: skip
+        else:
+            kernels.cleanse_cells(
+                cells.spans, cells.found, work.given,
+                texts, self._shape, self._checks, self._pieces,
+                work.out.address, work.out_offsets.address, work.capacity,
+                work.rows, work.reject_rows, work.rejects, work.state,
+            )  # fmt: skip
         if work.written > _MAX_BYTES:
             msg = f"the output of one batch would be {work.written} bytes, more than 2 GiB: parse fewer lines at a time"
             raise OverflowError(msg)
@@ -126,11 +118,11 @@ class Compiled:
 class _Work:
     """The input of one batch and the results for the rows processed so far."""
 
-    def __init__(self, source: Buffers, cells: Cells, given: NDArray[np.uint8]) -> None:
+    def __init__(self, source: Buffers, cells: Cells | None, given: NDArray[np.uint8]) -> None:
         self.input = source
         self.cells = cells
         self.given = given
-        self.size = int((cells.spans[..., 1] - cells.spans[..., 0]).sum()) if len(cells.found) else source.size
+        self.size = source.size if cells is None else int((cells.spans[..., 1] - cells.spans[..., 0]).sum())
         self.capacity = 0
         self.out = pa.allocate_buffer(0, None, resizable=True)
         self.out_offsets = pa.allocate_buffer(4 * (source.total + 1))

@@ -22,7 +22,7 @@ from parsers.compiled import kernels
 from parsers.compiled.buffers import Buffers
 from parsers.delimited import Delimited
 from parsers.fields import FieldParser
-from parsers.fields.compiled import _NO_CELLS, Compiled, _Work
+from parsers.fields.compiled import Compiled
 from parsers.fields.formats import Cells
 from parsers.fields.marked import Marked
 from parsers.idc_access_log import IdcAccessLog
@@ -101,8 +101,8 @@ class Kernels:
         worker: Any = parser._worker
         assert isinstance(worker, Compiled)
         written = parser.parse(batch([value])).values
-        cells = self._cells(worker, source, at_end=at_end) if worker._needs_cells else _NO_CELLS
-        work: Any = _Work(source, cells, worker._given(cells))
+        cells = self._cells(worker, source, at_end=at_end) if worker._needs_cells else None
+        work: Any = worker._work(source, cells)
         work.out, work.out_offsets = self._out, self._out_offsets
         self._out_offsets.place(OFFSETS, at_end=at_end)
         # A kernel may require six bytes of room for each byte, but may write only the outcome and SLACK more.

@@ -169,9 +169,9 @@ def test_the_commands_of_the_configuration_page_run(tmp_path: Path) -> None:
     assert (tmp_path / "winnow.schema.json").stat().st_size
 
 
-def test_the_commands_of_the_parser_page_run(tmp_path: Path) -> None:
-    """Each parser that the page configures cleanses the file that the page shows; its own example is installed first."""
-    page = TEXTS["docs/parsers.md"]
+def test_the_commands_of_the_parser_pages_run(tmp_path: Path) -> None:
+    """Each parser that a page configures cleanses the file that the page shows; the own one is installed first."""
+    page = TEXTS["docs/own-parser.md"]
     parser, contract = (block for block in fenced(page, "python") if "JsonLines" in block)
     package, metadata = tmp_path / "acme_parsers", tmp_path / "acme_parsers-1.0.0.dist-info"
     package.mkdir()
@@ -185,10 +185,11 @@ def test_the_commands_of_the_parser_page_run(tmp_path: Path) -> None:
     (tmp_path / "test_contract.py").write_text(contract)
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"}
 
-    shown = list(parsed_files(page))
-    assert 2 == len(shown)
-    for file, content, arguments, printed in shown:
-        before = page[: page.index(content)]
+    pages = [page, TEXTS["docs/parsers.md"]]
+    shown = [(each, *file) for each in pages for file in parsed_files(each)]
+    assert 4 == len(shown)
+    for each, file, content, arguments, printed in shown:
+        before = each[: each.index(content)]
         (tmp_path / "winnow.yaml").write_text(list(fenced(before, "yaml"))[-1])
         (tmp_path / file).write_text(content + "\n")
         done = subprocess.run(

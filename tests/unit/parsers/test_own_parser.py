@@ -13,7 +13,7 @@ from parsers.contract import Parser
 from parsers.keys import cut, pattern_of
 from parsers.testing import ParserContract, batch, outcomes
 
-PAGE = (Path(__file__).parents[3] / "docs" / "parsers.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs" / "own-parser.md").read_text()
 
 
 def documented() -> Callable[..., Parser]:
