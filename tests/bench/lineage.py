@@ -22,6 +22,7 @@ from app.kafka.topics import KafkaTopics
 from app.model import Assignment, Guarantee, OffsetRange, Partition, Plugin, TaskConfig
 
 SECONDS = 3_600.0
+IDC = Plugin("idc-access-log")
 
 
 def main() -> None:
@@ -40,15 +41,21 @@ def main() -> None:
                 print(f"{what:<13}{figures}{'' if run else ' (warm-up)'}", flush=True)
 
 
-def measure(broker: Broker, records: int, name: str, *, lineage: bool) -> tuple[float, float]:
+def measure(
+    broker: Broker,
+    records: int,
+    name: str,
+    *,
+    source: str = "raw",
+    parser: Plugin = IDC,
+    lineage: bool = False,
+) -> tuple[float, float]:
     """Return the CPU-seconds per million records of this process, which runs the task, and of the broker."""
     kafka = {"bootstrap.servers": broker.bootstrap}
     topics = KafkaTopics(AdminConnection(kafka))
     sink, dead = (topics.destination(broker.create_topic(f"{role}-{name}")) for role in ("clean", "dead"))
-    config = TaskConfig(
-        name, Guarantee.EXACTLY_ONCE, sink, dead, "auto", Plugin("idc-access-log"), kafka, lineage=lineage
-    )
-    ranges = (OffsetRange(Partition("raw", 0), None, 0, records),)
+    config = TaskConfig(name, Guarantee.EXACTLY_ONCE, sink, dead, "auto", parser, kafka, lineage=lineage)
+    ranges = (OffsetRange(Partition(source, 0), None, 0, records),)
     ours, theirs = time.process_time(), server_seconds(broker)
     with TaskClients(config, ranges=ranges) as clients:
         task.run(Assignment(config, ranges, SECONDS, deadline=0), clients, make_parser(config), SECONDS)
