@@ -96,6 +96,12 @@ def about(config: Config) -> About:
     )
 
 
+def versions(config: Config) -> dict[str, str]:
+    """Return the versions of everything that runs, by name."""
+    libraries = {name: version(name) for name in ("confluent-kafka", "numpy", "pyarrow")}
+    return about(config).build._asdict() | libraries | {"platform": platform.platform()}
+
+
 def check_clients(loaded: Loaded) -> None:
     """Raise ConfigError if librdkafka refuses any `kafka` or `sink.kafka` property; connect to nothing."""
     from app.kafka.validation import refusals
@@ -143,6 +149,11 @@ def records(kafka: Mapping[str, str], group: str) -> KafkaRecords:
 
 def first_records(config: Config) -> KafkaFirstRecords:
     return KafkaFirstRecords(config.kafka, config.group_id)
+
+
+def first_lines(config: Config) -> KafkaFirstRecords:
+    """Return what reads the sink and the dead letters."""
+    return KafkaFirstRecords(config.output_kafka, config.group_id)
 
 
 def transaction_log(config: Config) -> KafkaTransactionLog:

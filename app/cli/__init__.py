@@ -10,6 +10,7 @@ from app.cli.check import check
 from app.cli.config import show_config
 from app.cli.demo import demo
 from app.cli.dlq import dlq
+from app.cli.doctor import doctor
 from app.cli.lag import lag
 from app.cli.offsets import offsets
 from app.cli.parse import parse
@@ -27,7 +28,7 @@ def main() -> None:
     """Cleanse Kafka log topics on Spark, exactly once."""
 
 
-for command in (run, pause, resume, check, show_config, parse, lag, top, tap):
+for command in (run, pause, resume, check, show_config, parse, doctor, lag, top, tap):
     main.add_command(command)
 for command in (dlq, audit, replay, transactions, offsets, demo):
     main.add_command(command)

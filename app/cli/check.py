@@ -12,7 +12,7 @@ import click
 from app import config
 from app.cli.options import clients, configuration, overrides, parser_of, read, reports_errors
 from app.cli.tables import as_json
-from app.errors import ConfigError
+from app.errors import ConfigError, WinnowError
 from app.executor.parse import parse
 from app.operate import samples
 
@@ -48,8 +48,8 @@ class Report:
     clients: str = ""
     findings: list[tuple[str, str]] = field(default_factory=list)
 
-    def say(self, state: str, what: str) -> None:
-        self.findings.append((state, what))
+    def say(self, state: str, what: str | WinnowError) -> None:
+        self.findings.append((state, str(what)))
 
     def __str__(self) -> str:
         shown = config.shown(self.loaded) if self.loaded else ""

@@ -19,7 +19,7 @@ from app.config.model import (
 )
 from app.config.reading import Loaded, clear_environment, load, read
 from app.config.rules import undecided
-from app.config.secrets import exposed_secrets, masked
+from app.config.secrets import exposed_secrets, masked, secret_texts
 from app.config.shown import Value, described, schema, shown, values
 from app.config.sources import ENV_PREFIX
 
@@ -42,6 +42,7 @@ __all__ = [
     "masked",
     "read",
     "schema",
+    "secret_texts",
     "shown",
     "undecided",
     "values",
