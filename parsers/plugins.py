@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from typing import cast
 
+from parsers.descriptions import Description, described
 from parsers.errors import hint, listed
 
 Factory = Callable[..., object]
@@ -72,6 +73,10 @@ class Plugins:
             msg = f"{self.kind} {name} is not usable: {type(plugin).__name__} has no method {self.method}"
             raise self.unknown(msg)
         return plugin
+
+    def describe(self, name: str) -> Description:
+        """Return what the plugin of that name does, and its options. Raises the error for an unknown name."""
+        return described(self._factory(name))
 
     def _points(self) -> tuple[EntryPoint, ...]:
         own = (EntryPoint(name, value, self.group) for name, value in self.built_in.items())

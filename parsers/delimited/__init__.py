@@ -47,6 +47,14 @@ class Delimited:
         output_separator: the ASCII character between two columns of `output`.
         engine: `compiled`, `plain`, or `auto` for compiled if Numba can be imported and plain if not.
 
+    Example:
+        name: delimited
+        separator: ";"
+        fields: [time, host, path]
+        checks: {time: datetime, host: not-empty}
+        escape: [path]
+        output: "{host}|{time}|{path}"
+
     Raises:
         ParserOptionError: at least one option is wrong. The message lists every problem.
     """
