@@ -14,18 +14,33 @@ from app import config, log
 from app.cli.tables import View, as_json, show
 from app.driver.clients import Clients
 from app.errors import ConfigError, WinnowError, built
+from app.executor.parse import PARSER_ERROR, REFUSED, TOO_LARGE
 from app.model import SOURCE_KEY
+from app.operate.reasons import doubts
 from app.operate.stores import check_stores
 from app.times import milliseconds_of
 from parsers import registry
 from parsers.contract import Parser
 from parsers.fields import pattern_of
+from parsers.flume.envelope import REASON as ENVELOPE
+
+OF_NO_PARSER = (TOO_LARGE, ENVELOPE, PARSER_ERROR, REFUSED)
+"""The reasons that a task gives itself."""
 
 configuration = click.option(
     "-c", "--config", "file", type=click.Path(path_type=Path, dir_okay=False), help="The configuration file (YAML)."
 )
 overrides = click.option(
     "--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Override a key of the configuration; repeatable."
+)
+
+
+topics = click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="TOPIC[:PARTITIONS]",
+    help="Only these, such as raw-logs or raw-logs:0,3-5; repeatable. By default all source topics.",
 )
 
 
@@ -94,6 +109,13 @@ def clients(settings: config.Config) -> Clients:
 
 def parser_of(choice: config.ParserChoice) -> Parser:
     return built("parser", lambda: registry.load(choice.name, choice.options))
+
+
+def reasons_of(settings: config.Config, asked: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the reasons that were asked for, and question those that may be misspelt."""
+    for doubt in doubts(asked, parser_of(settings.parser), OF_NO_PARSER):
+        click.echo(f"winnow: {doubt}", err=True)
+    return asked
 
 
 def between(begin: tuple[str, str | None], end: tuple[str, str | None]) -> tuple[int | None, int | None]:
