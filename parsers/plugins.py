@@ -14,7 +14,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import cast
 
 from parsers.descriptions import Description, described
-from parsers.errors import hint, listed
+from parsers.errors import hint, listed, unlisted
 
 Factory = Callable[..., object]
 
@@ -57,7 +57,7 @@ class Plugins:
         """
         factory = self._factory(name)
         keywords = self._keywords(name, options)
-        problems = list(_problems(factory, keywords, len(arguments)))
+        problems = [problem for _, problem in _problems(factory, keywords, len(arguments))]
         if problems:
             msg = f"{self.kind} {name}: {listed(problems)}"
             raise self.wrong_option(msg)
@@ -73,6 +73,28 @@ class Plugins:
             msg = f"{self.kind} {name} is not usable: {type(plugin).__name__} has no method {self.method}"
             raise self.unknown(msg)
         return plugin
+
+    def problems(
+        self, name: str, options: Mapping[str, object], protocol: type, *arguments: object
+    ) -> list[tuple[str, str]]:
+        """
+        Return everything for which `load` refuses the options: each option as it is written, and a sentence.
+
+        The option is empty if the problem is of none, or of one that is missing. Raises the error for an unknown name.
+        """
+        written: dict[str, str] = {}
+        twice = [key for key in map(str, options) if written.setdefault(_keyword(key), key) != key]
+        found = [(key, _twice(_keyword(key), key)) for key in twice]
+        wrong = _problems(self._factory(name), dict.fromkeys(written), len(arguments))
+        found += [(written.get(option, ""), problem) for option, problem in wrong]
+        if found:
+            return found
+        try:
+            self.load(name, options, protocol, *arguments)
+        except self.wrong_option as error:
+            said = str(error).removeprefix(f"{self.kind} {name}").removeprefix(":")
+            return [(written.get(_named_first(problem), ""), problem) for problem in unlisted(said)]
+        return []
 
     def describe(self, name: str) -> Description:
         """Return what the plugin of that name does, and its options. Raises the error for an unknown name."""
@@ -104,26 +126,39 @@ class Plugins:
     def _keywords(self, name: str, options: Mapping[str, object]) -> dict[str, object]:
         keywords: dict[str, object] = {}
         for key, value in options.items():
-            keyword = str(key).replace(".", "_").replace("-", "_")
+            keyword = _keyword(str(key))
             if keyword in keywords:
-                msg = f"{self.kind} {name}: option {keyword} is given twice, once as {key!r}: remove one"
+                msg = f"{self.kind} {name}: {_twice(keyword, key)}"
                 raise self.wrong_option(msg)
             keywords[keyword] = value
         return keywords
+
+
+def _keyword(key: str) -> str:
+    return key.replace(".", "_").replace("-", "_")
+
+
+def _twice(keyword: str, key: object) -> str:
+    return f"option {keyword} is given twice, once as {key!r}: remove one"
+
+
+def _named_first(problem: str) -> str:
+    """Return the word that a problem begins with, which is an option's name if a parser says what is wrong with it."""
+    return _keyword(problem.split(" ", maxsplit=1)[0].rstrip(":"))
 
 
 def _is_not_ours(module: str | None) -> bool:
     return (module or "").partition(".")[0] not in ("app", "parsers")
 
 
-def _problems(factory: Factory, keywords: Mapping[str, object], positional: int) -> Iterator[str]:
-    """Yield a sentence for each unknown or missing option."""
+def _problems(factory: Factory, keywords: Mapping[str, object], positional: int) -> Iterator[tuple[str, str]]:
+    """Yield each unknown or missing option with a sentence."""
     parameters = list(inspect.signature(factory).parameters.values())[positional:]
     named = {p.name: p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
     if not any(p.kind is p.VAR_KEYWORD for p in parameters):
         for keyword in keywords:
             if keyword not in named:
-                yield f"no option {keyword!r}; {hint(keyword, named)}"
+                yield keyword, f"no option {keyword!r}; {hint(keyword, named)}"
     for parameter in named.values():
         if parameter.default is parameter.empty and parameter.name not in keywords:
-            yield f"option {parameter.name!r} is missing: write {parameter.name}: …"
+            yield parameter.name, f"option {parameter.name!r} is missing: write {parameter.name}: …"

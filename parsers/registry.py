@@ -18,7 +18,7 @@ from parsers.descriptions import Description
 from parsers.errors import ParserOptionError, UnknownParser
 from parsers.plugins import Plugins
 
-__all__ = ["PARSERS", "ParserOptionError", "UnknownParser", "describe", "load", "names"]
+__all__ = ["PARSERS", "ParserOptionError", "UnknownParser", "describe", "load", "names", "problems"]
 
 PARSERS = Plugins(
     kind="parser",
@@ -38,6 +38,11 @@ def names() -> list[str]:
 def describe(name: str) -> Description:
     """Return what the parser of that name reads, its options and an example. Raises UnknownParser as `load`."""
     return PARSERS.describe(name)
+
+
+def problems(name: str, options: Mapping[str, object]) -> list[tuple[str, str]]:
+    """Return everything that is wrong with a parser's options: the option, or nothing, and a sentence."""
+    return PARSERS.problems(name, options, Parser)
 
 
 def load(name: str, options: Mapping[str, object]) -> Parser:

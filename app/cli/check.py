@@ -31,7 +31,9 @@ def check(file: Path | None, assignments: tuple[str, ...], connect: bool, as_jso
     """
     report = Report()
     try:
-        return _check(report, read(file, assignments), connect=connect)
+        from app.start import client_rules
+
+        return _check(report, read(file, assignments, client_rules()), connect=connect)
     except ConfigError as error:
         report.problems = error.problems
         raise
@@ -68,10 +70,9 @@ def _check(report: Report, loaded: config.Loaded, *, connect: bool) -> int:
     report.loaded, settings = loaded, loaded.config
     if warning := config.exposed_secrets(loaded):
         report.say("warns", warning)
-    from app.start import backend, check_clients
+    from app.start import backend
 
     report.clients = backend(settings)
-    check_clients(loaded)
     failed = samples.failed(settings.parser.samples, partial(parse, parser_of(settings.parser)))
     for each in failed:
         report.say("fails", each)

@@ -41,10 +41,9 @@ def doctor(file: Path | None, assignments: tuple[str, ...], url: str, bundle: Pa
     running service. Changes nothing. Exits with 1 if something is wrong, with 3 if the service would not run, and with
     4 if nothing is wrong but not everything could be examined.
     """
-    loaded = read(file, assignments)
-    from app.start import check_clients, versions
+    from app.start import client_rules, versions
 
-    check_clients(loaded)
+    loaded = read(file, assignments, client_rules())
     patient = Doctor(loaded, _instruments(loaded), url)
     with progress("examining", len(patient.parts)) as advance:
         report = patient.examine(advance)
