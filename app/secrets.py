@@ -120,7 +120,7 @@ _PARAMETERS = frozenset({"db", "protocol", "timeout", "socket_timeout", "socket_
 """The URL query parameters that hold no secret."""
 
 # Texts up to this length are not masked in messages: hiding every 5 would leave nothing readable.
-_SHORT = 3
+SHORT = 3
 _URL = re.compile(r"\b[\w+.-]+://[^\s\"'<>]+")
 _IN_A_QUERY = re.compile(r"(?<=[?&])[\w.~%-]+=[^\s&\"'<>]+")
 
@@ -145,7 +145,7 @@ def shown_option(plugin: str, name: str, value: object) -> Any:  # noqa: ANN401 
 
 def hidden(plugin: str, options: Mapping[str, object]) -> list[str]:
     """Return the secret texts among a store's options, to mask in its errors."""
-    texts = ((name, value) for name, value in options.items() if isinstance(value, str) and len(value) > _SHORT)
+    texts = ((name, value) for name, value in options.items() if isinstance(value, str) and len(value) > SHORT)
     return [value for name, value in texts if shown_option(plugin, name, value) == MASK]
 
 

@@ -9,13 +9,12 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from app import __version__
-from app.config import Config, Loaded
+from app.config import Config, Rule, Tree
 from app.driver.clients import AgesUnknown, Clients, Rounds
 from app.driver.pause import GROUP, PauseMark
 from app.driver.service import Service
 from app.driver.stop import Stop
 from app.driver.tracker import StatusTracker
-from app.errors import ConfigError
 from app.kafka.admin import AdminConnection
 from app.kafka.ages import KafkaAges, KafkaFirstRecords
 from app.kafka.backend import expected_backend, explain_backend, librdkafka
@@ -23,10 +22,11 @@ from app.kafka.cluster import KafkaCluster, KafkaGroup
 from app.kafka.companions import KafkaPlaceholders
 from app.kafka.failures import KAFKA, SINK
 from app.kafka.fence import KafkaFence
+from app.kafka.properties import OWNED
 from app.kafka.records import KafkaRecords
 from app.kafka.topics import KafkaTopics
 from app.kafka.transaction_log import KafkaTransactionLog
-from app.model import Assignment, Plugin, Receipt, TaskConfig
+from app.model import Assignment, Guarantee, Plugin, Receipt, TaskConfig
 from app.offsets.contract import StoreContext, is_local
 from app.offsets.mirrors import mirrors_of_the_driver
 from app.offsets.registry import open_store
@@ -96,17 +96,26 @@ def about(config: Config) -> About:
     )
 
 
-def check_clients(loaded: Loaded) -> None:
-    """Raise ConfigError if librdkafka refuses any `kafka` or `sink.kafka` property; connect to nothing."""
+def versions(config: Config) -> dict[str, str]:
+    """Return the versions of everything that runs, by name."""
+    libraries = {name: version(name) for name in ("confluent-kafka", "numpy", "pyarrow")}
+    return about(config).build._asdict() | libraries | {"platform": platform.platform()}
+
+
+def client_rules() -> list[Rule]:
+    """Return the rules for `kafka` and `sink.kafka`: librdkafka takes each property. They connect to nothing."""
+    return [_is_taken(section) for section in ("kafka", "sink.kafka")]
+
+
+def _is_taken(section: str) -> Rule:
     from app.kafka.validation import refusals
 
-    config, problems = loaded.config, []
-    for section, kafka in ((("kafka",), config.kafka), (("sink", "kafka"), config.sink.kafka)):
-        for name, problem in refusals(kafka, config.delivery_guarantee, ".".join(section)):
-            origin = loaded.origins.get((*section, name))
-            problems.append(f"{problem} ({origin})" if origin else problem)
-    if problems:
-        raise ConfigError(tuple(problems))
+    def check(tree: Tree, kafka: Mapping[str, str], guarantee: Guarantee) -> Iterator[str]:
+        ours = {name: value for name, value in kafka.items() if name not in OWNED}  # another rule refuses those
+        for name, problem in refusals(ours, guarantee, section):
+            yield problem + (tree.at(f"{section}.{name}") if name else "")
+
+    return Rule((section, "delivery.guarantee"), check)
 
 
 def backend(config: Config) -> str:
@@ -143,6 +152,11 @@ def records(kafka: Mapping[str, str], group: str) -> KafkaRecords:
 
 def first_records(config: Config) -> KafkaFirstRecords:
     return KafkaFirstRecords(config.kafka, config.group_id)
+
+
+def first_lines(config: Config) -> KafkaFirstRecords:
+    """Return what reads the sink and the dead letters."""
+    return KafkaFirstRecords(config.output_kafka, config.group_id)
 
 
 def transaction_log(config: Config) -> KafkaTransactionLog:

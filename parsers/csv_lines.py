@@ -30,6 +30,12 @@ class CsvLines(FieldParser):
         separator: the character between two fields.
         options: the options that all formats share.
 
+    Example:
+        name: csv
+        fields: [time, host, path]
+        checks: {time: {time: rfc3339}}
+        output: "{host}|{time}|{path}"
+
     Raises:
         ParserOptionError: at least one option is wrong. The message lists every problem.
     """

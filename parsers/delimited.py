@@ -28,6 +28,14 @@ class Delimited(FieldParser):
         marker: the text on both sides of each field. May be empty.
         options: the options that all formats share.
 
+    Example:
+        name: delimited
+        separator: ";"
+        fields: [time, host, path]
+        checks: {time: datetime, host: not-empty}
+        escape: [path]
+        output: "{host}|{time}|{path}"
+
     Raises:
         ParserOptionError: at least one option is wrong. The message lists every problem.
     """

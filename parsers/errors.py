@@ -26,6 +26,11 @@ def listed(problems: Iterable[str]) -> str:
     return found[0] if len(found) == 1 else "".join(f"\n  - {problem}" for problem in found)
 
 
+def unlisted(message: str) -> list[str]:
+    """Return the problems of a message that `listed` may have made."""
+    return [line.strip().removeprefix("- ") for line in message.splitlines() if line.strip()]
+
+
 def hint(wrong: str, known: Iterable[str]) -> str:
     """Suggest the nearest known name, or list all known names if none is near."""
     names = sorted(str(name) for name in known)

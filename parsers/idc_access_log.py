@@ -32,6 +32,9 @@ class IdcAccessLog(Delimited):
     Args:
         engine: `compiled`, `plain`, or `auto` for compiled if Numba can be imported and plain if not.
 
+    Example:
+        name: idc-access-log
+
     Raises:
         ParserOptionError: there is no such engine, or it is `compiled` and Numba cannot be imported.
     """

@@ -39,6 +39,13 @@ class JsonLines(FieldParser):
             names, each of a member of that name. A pointer leads through objects only.
         options: the options that all formats share.
 
+    Example:
+        name: json
+        fields: {host: /host, url: /http/request/url, status: /http/status}
+        checks: {host: not-empty, status: integer}
+        output.format: json
+        output: [host, status, url]
+
     Raises:
         ParserOptionError: at least one option is wrong. The message lists every problem.
     """

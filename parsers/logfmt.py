@@ -32,6 +32,12 @@ class Logfmt(FieldParser):
         fields: the names of the fields with their keys: `{url: http.url}`; or a list of names that are the keys.
         options: the options that all formats share.
 
+    Example:
+        name: logfmt
+        fields: {level: level, url: http.url}
+        checks: {level: {one-of: [info, error]}}
+        output: "{level}|{url}"
+
     Raises:
         ParserOptionError: at least one option is wrong. The message lists every problem.
     """

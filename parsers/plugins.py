@@ -11,9 +11,10 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
-from typing import cast, get_args, get_type_hints, is_typeddict
+from typing import cast
 
-from parsers.errors import hint, listed
+from parsers.descriptions import Description, described
+from parsers.errors import hint, listed, unlisted
 
 Factory = Callable[..., object]
 
@@ -56,7 +57,7 @@ class Plugins:
         """
         factory = self._factory(name)
         keywords = self._keywords(name, options)
-        problems = list(_problems(factory, keywords, len(arguments)))
+        problems = [problem for _, problem in _problems(factory, keywords, len(arguments))]
         if problems:
             msg = f"{self.kind} {name}: {listed(problems)}"
             raise self.wrong_option(msg)
@@ -72,6 +73,32 @@ class Plugins:
             msg = f"{self.kind} {name} is not usable: {type(plugin).__name__} has no method {self.method}"
             raise self.unknown(msg)
         return plugin
+
+    def problems(
+        self, name: str, options: Mapping[str, object], protocol: type, *arguments: object
+    ) -> list[tuple[str, str]]:
+        """
+        Return everything for which `load` refuses the options: each option as it is written, and a sentence.
+
+        The option is empty if the problem is of none, or of one that is missing. Raises the error for an unknown name.
+        """
+        written: dict[str, str] = {}
+        twice = [key for key in map(str, options) if written.setdefault(_keyword(key), key) != key]
+        found = [(key, _twice(_keyword(key), key)) for key in twice]
+        wrong = _problems(self._factory(name), dict.fromkeys(written), len(arguments))
+        found += [(written.get(option, ""), problem) for option, problem in wrong]
+        if found:
+            return found
+        try:
+            self.load(name, options, protocol, *arguments)
+        except self.wrong_option as error:
+            said = str(error).removeprefix(f"{self.kind} {name}").removeprefix(":")
+            return [(written.get(_named_first(problem), ""), problem) for problem in unlisted(said)]
+        return []
+
+    def describe(self, name: str) -> Description:
+        """Return what the plugin of that name does, and its options. Raises the error for an unknown name."""
+        return described(self._factory(name))
 
     def _points(self) -> tuple[EntryPoint, ...]:
         own = (EntryPoint(name, value, self.group) for name, value in self.built_in.items())
@@ -99,44 +126,39 @@ class Plugins:
     def _keywords(self, name: str, options: Mapping[str, object]) -> dict[str, object]:
         keywords: dict[str, object] = {}
         for key, value in options.items():
-            keyword = str(key).replace(".", "_").replace("-", "_")
+            keyword = _keyword(str(key))
             if keyword in keywords:
-                msg = f"{self.kind} {name}: option {keyword} is given twice, once as {key!r}: remove one"
+                msg = f"{self.kind} {name}: {_twice(keyword, key)}"
                 raise self.wrong_option(msg)
             keywords[keyword] = value
         return keywords
+
+
+def _keyword(key: str) -> str:
+    return key.replace(".", "_").replace("-", "_")
+
+
+def _twice(keyword: str, key: object) -> str:
+    return f"option {keyword} is given twice, once as {key!r}: remove one"
+
+
+def _named_first(problem: str) -> str:
+    """Return the word that a problem begins with, which is an option's name if a parser says what is wrong with it."""
+    return _keyword(problem.split(" ", maxsplit=1)[0].rstrip(":"))
 
 
 def _is_not_ours(module: str | None) -> bool:
     return (module or "").partition(".")[0] not in ("app", "parsers")
 
 
-def _problems(factory: Factory, keywords: Mapping[str, object], positional: int) -> Iterator[str]:
-    """Yield a sentence for each unknown or missing option."""
-    required, takes_any = required_options(factory, positional)
-    for keyword in () if takes_any else keywords:
-        if keyword not in required:
-            yield f"no option {keyword!r}; {hint(keyword, required)}"
-    for name in required:
-        if required[name] and name not in keywords:
-            yield f"option {name!r} is missing: write {name}: …"
-
-
-def required_options(factory: Factory, positional: int = 0) -> tuple[Mapping[str, bool], bool]:
-    """
-    Return the options that a factory takes, each with whether it is required; and whether it takes any other, too.
-
-    `**options: Unpack[SomeTypedDict]` stands for the keys of that dictionary.
-    """
-    required: dict[str, bool] = {}
-    takes_any = False
-    for parameter in list(inspect.signature(factory).parameters.values())[positional:]:
-        if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
-            required[parameter.name] = parameter.default is parameter.empty
-        elif parameter.kind is parameter.VAR_KEYWORD:
-            function = factory.__init__ if isinstance(factory, type) else factory  # type: ignore[misc]
-            keys = next(iter(get_args(get_type_hints(function).get(parameter.name))), None)
-            takes_any = not is_typeddict(keys)
-            if keys is not None and not takes_any:
-                required |= {key: key in keys.__required_keys__ for key in keys.__annotations__}
-    return required, takes_any
+def _problems(factory: Factory, keywords: Mapping[str, object], positional: int) -> Iterator[tuple[str, str]]:
+    """Yield each unknown or missing option with a sentence."""
+    parameters = list(inspect.signature(factory).parameters.values())[positional:]
+    named = {p.name: p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+    if not any(p.kind is p.VAR_KEYWORD for p in parameters):
+        for keyword in keywords:
+            if keyword not in named:
+                yield keyword, f"no option {keyword!r}; {hint(keyword, named)}"
+    for parameter in named.values():
+        if parameter.default is parameter.empty and parameter.name not in keywords:
+            yield parameter.name, f"option {parameter.name!r} is missing: write {parameter.name}: …"

@@ -61,6 +61,13 @@ class Regex(FieldParser):
         log_format: instead of `pattern`, a name from `FORMATS`.
         options: the options that all formats share.
 
+    Example:
+        name: regex
+        log.format: combined
+        checks: {remote_addr: ip, status: integer}
+        escape: [url]
+        output: "{remote_addr}|{time_local}|{status}|{url}"
+
     Raises:
         ParserOptionError: at least one option is wrong. The message lists every problem.
     """

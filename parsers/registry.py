@@ -14,10 +14,11 @@ from collections.abc import Mapping
 from typing import cast
 
 from parsers.contract import Parser
+from parsers.descriptions import Description
 from parsers.errors import ParserOptionError, UnknownParser
 from parsers.plugins import Plugins
 
-__all__ = ["PARSERS", "ParserOptionError", "UnknownParser", "load", "names"]
+__all__ = ["PARSERS", "ParserOptionError", "UnknownParser", "describe", "load", "names", "problems"]
 
 PARSERS = Plugins(
     kind="parser",
@@ -39,6 +40,16 @@ PARSERS = Plugins(
 def names() -> list[str]:
     """Return the names of all built-in and installed parsers, sorted."""
     return PARSERS.names()
+
+
+def describe(name: str) -> Description:
+    """Return what the parser of that name reads, its options and an example. Raises UnknownParser as `load`."""
+    return PARSERS.describe(name)
+
+
+def problems(name: str, options: Mapping[str, object]) -> list[tuple[str, str]]:
+    """Return everything that is wrong with a parser's options: the option, or nothing, and a sentence."""
+    return PARSERS.problems(name, options, Parser)
 
 
 def load(name: str, options: Mapping[str, object]) -> Parser:

@@ -10,9 +10,11 @@ from app.cli.check import check
 from app.cli.config import show_config
 from app.cli.demo import demo
 from app.cli.dlq import dlq
+from app.cli.doctor import doctor
 from app.cli.lag import lag
 from app.cli.offsets import offsets
 from app.cli.parse import parse
+from app.cli.parsers import parsers
 from app.cli.pause import pause, resume
 from app.cli.replay import replay
 from app.cli.run import run
@@ -27,7 +29,7 @@ def main() -> None:
     """Cleanse Kafka log topics on Spark, exactly once."""
 
 
-for command in (run, pause, resume, check, show_config, parse, lag, top, tap):
+for command in (run, pause, resume, check, show_config, parse, parsers, doctor, lag, top, tap):
     main.add_command(command)
 for command in (dlq, audit, replay, transactions, offsets, demo):
     main.add_command(command)

@@ -12,7 +12,7 @@ import click
 from app import config
 from app.cli.options import clients, configuration, overrides, parser_of, read, reports_errors
 from app.cli.tables import as_json
-from app.errors import ConfigError
+from app.errors import ConfigError, WinnowError
 from app.executor.parse import parse
 from app.operate import samples
 
@@ -31,7 +31,9 @@ def check(file: Path | None, assignments: tuple[str, ...], connect: bool, as_jso
     """
     report = Report()
     try:
-        return _check(report, read(file, assignments), connect=connect)
+        from app.start import client_rules
+
+        return _check(report, read(file, assignments, client_rules()), connect=connect)
     except ConfigError as error:
         report.problems = error.problems
         raise
@@ -48,8 +50,8 @@ class Report:
     clients: str = ""
     findings: list[tuple[str, str]] = field(default_factory=list)
 
-    def say(self, state: str, what: str) -> None:
-        self.findings.append((state, what))
+    def say(self, state: str, what: str | WinnowError) -> None:
+        self.findings.append((state, str(what)))
 
     def __str__(self) -> str:
         shown = config.shown(self.loaded) if self.loaded else ""
@@ -68,10 +70,9 @@ def _check(report: Report, loaded: config.Loaded, *, connect: bool) -> int:
     report.loaded, settings = loaded, loaded.config
     if warning := config.exposed_secrets(loaded):
         report.say("warns", warning)
-    from app.start import backend, check_clients
+    from app.start import backend
 
     report.clients = backend(settings)
-    check_clients(loaded)
     failed = samples.failed(settings.parser.samples, partial(parse, parser_of(settings.parser)))
     for each in failed:
         report.say("fails", each)

@@ -8,7 +8,7 @@ from functools import wraps
 
 import click
 
-from app.cli.options import between, clients, configured, shown
+from app.cli.options import between, clients, configured, reasons_of, shown
 from app.cli.tables import View, progress
 from app.config import Config
 from app.errors import built
@@ -28,7 +28,7 @@ def chosen(command: Callable[..., View]) -> Callable[..., View]:
     def wrapper(
         settings: Config, *, since: str | None, until: str | None, reasons: tuple[str, ...], **options: object
     ) -> View:
-        selection = Selection(*between(("--since", since), ("--until", until)), reasons)
+        selection = Selection(*between(("--since", since), ("--until", until)), reasons_of(settings, reasons))
         return command(settings, selection=selection, **options)
 
     return wrapper

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from app.cli.options import clients, configured, shown
+from app.cli.options import clients, configured, shown, topics
 from app.cli.tables import View, progress
 from app.config import Config
 from app.driver.clients import Clients
@@ -19,13 +19,6 @@ from app.operate.stores import Stores
 from app.times import milliseconds_of
 
 BY_DURATION = "by-duration"
-topics = click.option(
-    "--topic",
-    "topics",
-    multiple=True,
-    metavar="TOPIC[:PARTITIONS]",
-    help="Only these, such as raw-logs or raw-logs:0,3-5; repeatable. By default all source topics.",
-)
 
 
 @click.group()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -14,18 +14,34 @@ from app import config, log
 from app.cli.tables import View, as_json, show
 from app.driver.clients import Clients
 from app.errors import ConfigError, WinnowError, built
+from app.executor.parse import PARSER_ERROR, REFUSED, TOO_LARGE
 from app.model import SOURCE_KEY
+from app.operate.parser_options import PARSER_FITS
+from app.operate.reasons import doubts
 from app.operate.stores import check_stores
 from app.times import milliseconds_of
 from parsers import registry
 from parsers.contract import Parser
+from parsers.flume.envelope import REASON as ENVELOPE
 from parsers.keys import pattern_of
+
+OF_NO_PARSER = (TOO_LARGE, ENVELOPE, PARSER_ERROR, REFUSED)
+"""The reasons that a task gives itself."""
 
 configuration = click.option(
     "-c", "--config", "file", type=click.Path(path_type=Path, dir_okay=False), help="The configuration file (YAML)."
 )
 overrides = click.option(
     "--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Override a key of the configuration; repeatable."
+)
+
+
+topics = click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="TOPIC[:PARTITIONS]",
+    help="Only these, such as raw-logs or raw-logs:0,3-5; repeatable. By default all source topics.",
 )
 
 
@@ -72,9 +88,9 @@ def shown(command: Callable[..., View]) -> Callable[..., int]:
     return wrapper
 
 
-def read(file: Path | None, assignments: tuple[str, ...]) -> config.Loaded:
+def read(file: Path | None, assignments: tuple[str, ...], more_rules: Iterable[config.Rule] = ()) -> config.Loaded:
     """Return the configuration after checking that its plugins can be built, and configure logging."""
-    loaded = config.read(file, assignments)
+    loaded = config.read(file, assignments, more_rules=(PARSER_FITS, *more_rules))
     parser, key = parser_of(loaded.config.parser), loaded.config.sink.key
     if key != SOURCE_KEY:
         built("sink.key", lambda: pattern_of(parser, key))
@@ -94,6 +110,13 @@ def clients(settings: config.Config) -> Clients:
 
 def parser_of(choice: config.ParserChoice) -> Parser:
     return built("parser", lambda: registry.load(choice.name, choice.options))
+
+
+def reasons_of(settings: config.Config, asked: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the reasons that were asked for, and question those that may be misspelt."""
+    for doubt in doubts(asked, parser_of(settings.parser), OF_NO_PARSER):
+        click.echo(f"winnow: {doubt}", err=True)
+    return asked
 
 
 def between(begin: tuple[str, str | None], end: tuple[str, str | None]) -> tuple[int | None, int | None]:

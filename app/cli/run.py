@@ -23,10 +23,9 @@ from app.events import PREFLIGHT_WARNING
 @reports_errors
 def run(file: Path | None, assignments: tuple[str, ...], until_end: bool, stand_by: bool) -> int:  # noqa: FBT001  # click's flags
     """Run the service until SIGTERM or SIGINT."""
-    loaded = read(file, assignments)
-    from app.start import check_clients, service
+    from app.start import client_rules, service
 
-    check_clients(loaded)
+    loaded = read(file, assignments, client_rules())
     settings = loaded.config
     if warning := config.exposed_secrets(loaded):
         PREFLIGHT_WARNING.log(finding=warning)

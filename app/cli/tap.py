@@ -1,41 +1,67 @@
-"""`winnow tap`: shows live records of the source and their outcomes."""
+"""`winnow tap`: shows records of the source and their outcomes."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from functools import partial
 from itertools import islice
+from random import Random
 
 import click
 
-from app.cli.options import clients, configured, parser_of
+from app.cli.options import clients, configured, parser_of, reasons_of, topics
 from app.cli.tables import as_json
 from app.config import Config
+from app.driver.clients import Clients
+from app.errors import built
 from app.executor.parse import parse
+from app.model import Partition
 from app.operate.lag import offsets_of
-from app.operate.tap import pairs
+from app.operate.resets import Goal, Target, chosen, resets
+from app.operate.tap import pairs, start_of, thinned
 from parsers.flume import envelope
 
 
 @click.command()
 @configured
+@topics
+@click.option(
+    "--from", "begin", metavar="START", help="Start at a time, or at `earliest` or `committed`; by default `latest`."
+)
+@click.option("--offset", type=click.IntRange(0), help="Start at this offset of each partition.")
 @click.option("--reason", "reasons", multiple=True, help="Only records rejected for this reason; repeatable.")
+@click.option(
+    "--sample", type=click.FloatRange(0, 100, min_open=True), metavar="PERCENT", help="Only a random sample of them."
+)
 @click.option("--limit", type=click.IntRange(1), help="Stop after this many records.")
 @as_json
-def tap(settings: Config, *, reasons: tuple[str, ...], limit: int | None, as_json: bool) -> int:
+def tap(
+    settings: Config,
+    *,
+    topics: tuple[str, ...],
+    begin: str | None,
+    offset: int | None,
+    reasons: tuple[str, ...],
+    sample: float | None,
+    limit: int | None,
+    as_json: bool,
+) -> int:
     """
     Show source records and their outcomes as they arrive.
 
     Runs until Ctrl-C. Writes nothing, commits nothing, and needs no running service.
     """
+    target, wanted = _target(begin, offset), reasons_of(settings, reasons)
     from app.start import records
 
     parser = envelope.wrap(parser_of(settings.parser), settings.source.format)
-    found = offsets_of(settings, clients(settings))
-    starts = {each.partition: each.watermarks.last_stable for each in found if each.watermarks is not None}
-    click.echo(f"showing new records of {len(starts)} partitions; press Ctrl-C to stop", err=True)
+    starts = _starts(settings, clients(settings), topics, target)
+    new = "new " if target.goal is Goal.LATEST else ""
+    click.echo(f"showing {new}records of {len(starts)} partitions; press Ctrl-C to stop", err=True)
     batches = records(settings.kafka, settings.group_id).batches(starts)
-    shown = (pair for batch in batches for pair in pairs(batch, partial(parse, parser), reasons))
+    sampled = thinned(batches, sample, Random())  # noqa: S311  # no secret depends on it
+    shown = (pair for batch in sampled for pair in pairs(batch, partial(parse, parser), wanted))
     try:
         for pair in islice(shown, limit):
             click.echo(json.dumps(pair.as_json(), ensure_ascii=False) if as_json else str(pair))
@@ -44,3 +70,22 @@ def tap(settings: Config, *, reasons: tuple[str, ...], limit: int | None, as_jso
     finally:
         batches.close()
     return 0
+
+
+def _target(begin: str | None, offset: int | None) -> Target:
+    if begin is not None and offset is not None:
+        raise click.UsageError("give either --from or --offset")
+    if offset is not None:
+        return Target(Goal.OFFSET, offset)
+    return Target(Goal.LATEST) if begin is None else built("--from", lambda: start_of(begin))
+
+
+def _starts(settings: Config, kafka: Clients, topics: tuple[str, ...], target: Target) -> Mapping[Partition, int]:
+    """Return where each partition starts, and say why others cannot."""
+    found = {each.partition: each for each in offsets_of(settings, kafka)}
+    wanted = built("--topic", lambda: chosen(topics, found))
+    planned = resets([found[each] for each in wanted], target, kafka)
+    for each in planned:
+        if each.offset is None:
+            click.echo(f"{each.at.partition}: {each.note}", err=True)
+    return {each.at.partition: each.offset for each in planned if each.offset is not None}

@@ -18,10 +18,10 @@ from app.config.model import (
     StoreChoice,
 )
 from app.config.reading import Loaded, clear_environment, load, read
-from app.config.rules import undecided
-from app.config.secrets import exposed_secrets, masked
+from app.config.rules import Rule, undecided
+from app.config.secrets import exposed_secrets, masked, secret_texts
 from app.config.shown import Value, described, schema, shown, values
-from app.config.sources import ENV_PREFIX
+from app.config.sources import ENV_PREFIX, Tree
 
 __all__ = [
     "ENV_PREFIX",
@@ -31,9 +31,11 @@ __all__ = [
     "FromTimestamp",
     "Loaded",
     "ParserChoice",
+    "Rule",
     "Sample",
     "Source",
     "StoreChoice",
+    "Tree",
     "Value",
     "clear_environment",
     "described",
@@ -42,6 +44,7 @@ __all__ = [
     "masked",
     "read",
     "schema",
+    "secret_texts",
     "shown",
     "undecided",
     "values",

@@ -14,7 +14,7 @@ from pydantic.fields import FieldInfo
 
 from app.config.model import Config, keys_of
 from app.config.problems import sentences
-from app.config.rules import broken
+from app.config.rules import Rule, broken
 from app.config.sources import ENV_PREFIX, Origins, gather
 from app.errors import ConfigError
 
@@ -28,10 +28,15 @@ class Loaded:
     file: Path | None = None
 
 
-def read(file: Path | None, assignments: Iterable[str] = (), environ: Mapping[str, str] | None = None) -> Loaded:
+def read(
+    file: Path | None,
+    assignments: Iterable[str] = (),
+    environ: Mapping[str, str] | None = None,
+    more_rules: Iterable[Rule] = (),
+) -> Loaded:
     """Read and check all sources. Raises ConfigError with every problem, not only the first."""
     tree = gather(file, assignments, os.environ if environ is None else environ)
-    relations = tuple(broken(tree, dict(_valid(tree.values))))
+    relations = tuple(broken(tree, dict(_valid(tree.values)), more_rules))
     try:
         config = Config.model_validate(tree.values)
     except ValidationError as error:

@@ -7,7 +7,7 @@ Each rule names the keys it needs, and applies if each of those is valid, whatev
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from app.config.model import Config, duration
@@ -29,8 +29,8 @@ class Rule(NamedTuple):
     check: Callable[..., Iterator[str]]
 
 
-def broken(tree: Tree, values: Mapping[str, object]) -> Iterator[str]:
-    for rule in RULES:
+def broken(tree: Tree, values: Mapping[str, object], more: Iterable[Rule] = ()) -> Iterator[str]:
+    for rule in (*RULES, *more):
         if all(key in values for key in rule.keys):
             yield from rule.check(tree, *(values[key] for key in rule.keys))
 

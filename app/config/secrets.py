@@ -7,11 +7,12 @@ import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from app.config.model import PROPERTY_SECTIONS, Config
 from app.config.reading import Loaded
 from app.config.sources import Keys, Origins, full_name, named, variable
-from app.secrets import MASK, hint, shown_option, shown_property
+from app.secrets import MASK, SHORT, hint, shown_option, shown_property
 
 PLUGINS = (("offsets", "store"), ("offsets", "mirrors"), ("parser",))
 """The sections that choose a plugin by `name`; `mirrors` is a list of them."""
@@ -21,6 +22,8 @@ DECLARED = ("name", "samples")
 # Keys and values that look like credentials, for the warning only. `app.secrets` decides what may be shown.
 _DOOR = re.compile(r"secret|password|passphrase|token|access[._]?key|key\.pem$|^key$|kinit\.cmd$", re.IGNORECASE)
 _DOOR_IN_A_VALUE = re.compile(rf"({_DOOR.pattern})[\w.-]*\s*=|://[^/@:\s]*:\S*@", re.IGNORECASE)
+_SECRET_PART = re.compile(r"=([^\s&,;'\"]+)")
+"""What follows a name in a text that holds several, such as `-Dpassword=…`."""
 _ARGUMENT = "--set "
 
 
@@ -46,6 +49,26 @@ def _masked(keys: Keys, value: Any) -> Any:  # noqa: ANN401  # a part of the tre
 def _of_plugin(section: Mapping[str, Any]) -> dict[str, Any]:
     name = section["name"]
     return {key: value if key in DECLARED else shown_option(name, key, value) for key, value in section.items()}
+
+
+def secret_texts(config: Config) -> list[str]:
+    """Return the texts of the configuration that must not be shown, to mask them wherever else they appear."""
+    return [each for each in _hidden(_tree(config), masked(config)) if len(each) > SHORT]
+
+
+def _hidden(value: Any, seen: Any) -> Iterator[str]:  # noqa: ANN401  # a part of each tree
+    if value == seen:
+        return
+    if isinstance(value, dict | list):
+        for key, each in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _hidden(each, seen if seen == MASK else seen[key])
+        return
+    text = str(value)
+    yield text
+    yield from _SECRET_PART.findall(text)
+    if "://" in text:
+        url = urlsplit(text)
+        yield from map(unquote, filter(None, (url.username, url.password)))
 
 
 def misspelt(keys: Keys) -> str:

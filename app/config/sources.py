@@ -26,6 +26,9 @@ DEFAULT = "default"
 # Words quoted from the file. PyYAML also quotes tokens that it expected or found, `','` or `'<block end>'`: those stay.
 _QUOTED_WORDS = re.compile(r"(?<=\s)['\"](?![<,:?\[\]{}-]).*", re.DOTALL)
 
+# PyYAML's words for a tab where only spaces may stand.
+_TAB = "found character '\\t' that cannot start any token"
+
 _MERGE = "tag:yaml.org,2002:merge"
 _TEXT = "tag:yaml.org,2002:str"
 _DEEPEST_PROPERTY = 3
@@ -160,6 +163,8 @@ def _path(key: object) -> Keys:
 def _not_yaml(file: Path, error: yaml.MarkedYAMLError) -> str:
     """Say where and why a file is not YAML, without the words that PyYAML quotes from it, which may be secret."""
     line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
+    if error.problem == _TAB:
+        return f"{file}{line} is not YAML: there is a tab, where YAML allows only spaces: replace it"
     problem = _QUOTED_WORDS.sub("...", error.problem or "")
     return f"{file}{line} is not YAML: {problem}"
 

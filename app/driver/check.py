@@ -11,12 +11,12 @@ from app.driver.clients import Clients
 from app.driver.diagnostics import Diagnostic, Severity
 from app.driver.discover import Discovery
 from app.driver.preflight import Preflight
-from app.errors import Blocked, NotUsable
+from app.errors import Blocked, NotUsable, WinnowError
 from app.model import Destination
 from app.offsets.mirrors import Mirrors
 
-Say = Callable[[str, str], object]
-"""Takes a state (`ok`, `to do`, `paused`, `warns`, `refuses`, `waits` or `blocked`) and a sentence."""
+Say = Callable[[str, str | WinnowError], object]
+"""Takes a state (`ok`, `to do`, `paused`, `warns`, `refuses`, `waits` or `blocked`) and a sentence or an error."""
 
 
 def connected(config: Config, clients: Clients, say: Say) -> int:
@@ -29,7 +29,7 @@ def connected(config: Config, clients: Clients, say: Say) -> int:
     try:
         return _connected(config, clients, say)
     except NotUsable as error:
-        say("refuses", str(error))
+        say("refuses", error)
         return error.exit_code
 
 
@@ -56,13 +56,13 @@ def _connected(config: Config, clients: Clients, say: Say) -> int:
     diagnostics = preflight.settings({each.topic for each in workload.committed})
     _report(diagnostics, say)
     for error in troubles.values():
-        say("blocked" if isinstance(error, Blocked) else "waits", str(error))
+        say("blocked" if isinstance(error, Blocked) else "waits", error)
     return NotUsable.exit_code if _refused(diagnostics) else 1 if troubles else 0
 
 
 def _report(diagnostics: Sequence[Diagnostic], say: Say) -> None:
     for each in diagnostics:
-        say(each.severity.value, str(each))
+        say(each.severity.value, each.error)
 
 
 def _refused(diagnostics: Sequence[Diagnostic]) -> bool:

@@ -37,10 +37,12 @@ CLOCK_SECONDS = 60.0
 
 
 class Severity(StrEnum):
-    """What a diagnostic means for the service."""
+    """What a diagnostic means for the service, the worst first. A preflight finds only the first and the last."""
 
-    REFUSES = "refuses"
-    WARNS = "warns"
+    REFUSES = "refuses"  # it would not run
+    WRONG = "wrong"  # records are lost, wrong or not flowing
+    UNKNOWN = "unknown"  # something could not be examined
+    WARNS = "warns"  # it works
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,25 @@ class Refusal(NamedTuple):
 
 
 def refusals(kafka: Mapping[str, str], guarantee: Guarantee, section: str = "kafka") -> tuple[Refusal, ...]:
-    """Return why librdkafka refuses a section's settings. No text repeats a value, which may be a secret."""
+    """
+    Return why librdkafka refuses a section's settings. No text repeats a value, which may be a secret.
+
+    librdkafka names one wrong property at a time, so those that it has named are left out of the next trial. Settings
+    that do not fit together count only if each is right: without a wrong one, the rest need not fit.
+    """
+    found: dict[str, Refusal] = {}
+    while True:
+        left = {name: value for name, value in kafka.items() if name not in found}
+        singly, together = _trial(left, guarantee, section)
+        if not singly:
+            return tuple((found or together).values())
+        found |= singly
+
+
+def _trial(
+    kafka: Mapping[str, str], guarantee: Guarantee, section: str
+) -> tuple[dict[str, Refusal], dict[str, Refusal]]:
+    """Return the refused properties by name, and apart those that are refused only together with others."""
     none = Destination("none", 1, LARGEST_BATCH)
     config = TaskConfig("none", guarantee, none, none, "raw", Plugin("none"), kafka)
     try:
@@ -50,14 +68,17 @@ def refusals(kafka: Mapping[str, str], guarantee: Guarantee, section: str = "kaf
         )
         reader = settings.consumer(config)
     except NotUsable as error:
-        return (Refusal("", str(error)),)
+        return {}, {"": Refusal("", str(error))}
     values = {name: str(written[_librdkafkas(name)]) for name in kafka}
-    found: dict[str, Refusal] = {}
+    singly: dict[str, Refusal] = {}
+    together: dict[str, Refusal] = {}
     for make, configured in ((_make_consumer, reader), (_make_producer, writer)):
         if text := _objection(make, configured):
-            name = _name_in(text, values) or ("" if _FAILED.match(text) else _culprit(make, configured, values))
-            found.setdefault(name, Refusal(name, _explained(section, name, text, values)))
-    return tuple(found.values())
+            as_a_whole = bool(_FAILED.match(text))
+            name = _name_in(text, values) or ("" if as_a_whole else _culprit(make, configured, values, text))
+            among = together if as_a_whole or not name else singly
+            among.setdefault(name, Refusal(name, _explained(section, name, text, values)))
+    return singly, together
 
 
 def _librdkafkas(name: str) -> str:
@@ -93,10 +114,10 @@ def _name_in(text: str, values: Mapping[str, str]) -> str:
     return min(named, key=lambda each: named[each], default="")
 
 
-def _culprit(make: Make, configured: settings.Settings, values: Mapping[str, str]) -> str:
-    """Return the property without which the settings are accepted; librdkafka may name it differently than the user."""
+def _culprit(make: Make, configured: settings.Settings, values: Mapping[str, str], text: str) -> str:
+    """Return the property without which the objection is another one; librdkafka may use another name for it."""
     for name in values:
-        if not _objection(make, {key: value for key, value in configured.items() if key != _librdkafkas(name)}):
+        if _objection(make, {key: value for key, value in configured.items() if key != _librdkafkas(name)}) != text:
             return name
     return ""
 

@@ -12,17 +12,19 @@ from app.config import Config
 from app.driver.clients import Clients, Topics
 from app.driver.task_config import task_config
 from app.errors import ConfigError, NotUsable
-from app.model import NOBODY, Partition, Partitioner, TaskConfig
+from app.model import NOBODY, Destination, Partition, Partitioner, TaskConfig
 from app.operate.judging import Judge, Log, Verdict
-from app.operate.lag import offsets_of
+from app.operate.lag import FirstRecords, PartitionLag, offsets_of
 from app.operate.matching import Matching
-from app.operate.ranges import Asked, LeftOut, Range, Routing, distinct, packed, ranges, sampled, together
-from app.operate.reading import Cleanse, Reader, Span, read
+from app.operate.ranges import Asked, LeftOut, Range, Routing, distinct, newest, packed, ranges, sampled, together
+from app.operate.reading import Cleanse, Reader, Span, read, whole
 from app.records import Record
 
 STABLE_SECONDS, LOOK_SECONDS = 30.0, 0.2
 MOST = 10_000_000
 """How many records are compared together, in about 0.6 GB of memory."""
+DEPTH = 20_000
+"""How many records a sample of the newest reads of each output partition, as far as they are in order of time."""
 
 
 class End(NamedTuple):
@@ -193,6 +195,60 @@ def stable_ends(
     }
 
 
+def newest_time(ends: Mapping[Partition, End], destinations: Topics, first_lines: FirstRecords) -> int:
+    """
+    Return a time, in milliseconds, after which each output partition holds at most DEPTH records.
+
+    So a sample never reads more of the output, however old the newest records of an idle source partition are.
+    """
+    marks = whole(ends, destinations.watermarks(ends))
+    deep = {each: end.offset - DEPTH for each, end in ends.items() if end.offset - DEPTH > marks[each].log_start}
+    times = whole(deep, first_lines.times(deep))
+    return max((each for each in times.values() if each is not None), default=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """
+    What an audit looks up before it chooses its range.
+
+    The committed offsets in `found` were read before `ends`, so their output is below these.
+    """
+
+    tasks: TaskConfig
+    routing: Routing
+    found: Sequence[PartitionLag]
+    topics: Sequence[Destination]
+    ends: Mapping[Partition, End]
+
+    @classmethod
+    def of(cls, settings: Config, kafka: Clients) -> Survey:
+        """Look at Kafka; raise NotUsable if lines cannot be matched with their records."""
+        tasks, found = task_config(settings, kafka.destinations, NOBODY), offsets_of(settings, kafka)
+        topics = [kafka.topics.destination(name) for name in sorted({each.partition.topic for each in found})]
+        by_key, compacted = tasks.sink_partitioner is Partitioner.KEY, any(each.compacted for each in topics)
+        routing = Routing(tasks.sink, tasks.dead_letters, by_key, tasks.lineage, compacted)
+        refuse_lost_times(routing)
+        outputs = (tasks.sink, tasks.dead_letters)
+        written = [Partition(each.topic, number) for each in outputs for number in range(each.partitions)]
+        return cls(tasks, routing, found, topics, stable_ends(kafka.destinations, written))
+
+    @property
+    def led(self) -> list[Partition]:
+        """The source partitions with a leader."""
+        return [each.partition for each in self.found if each.watermarks is not None]
+
+    def scope(
+        self, judged: Mapping[Partition, Range], left_out: Sequence[LeftOut], times: tuple[int, float] | None
+    ) -> Scope:
+        sink, dead_letters = (
+            replace(each, before=None, after=None) for each in (self.tasks.sink, self.tasks.dead_letters)
+        )
+        timeless = replace(self.tasks, sink=sink, dead_letters=dead_letters)
+        sources = [each.partition for each in self.found]
+        return Scope(timeless, self.routing, sources, judged, left_out, self.ends, times)
+
+
 class Scope(NamedTuple):
     """What to audit of all the sources."""
 
@@ -205,6 +261,8 @@ class Scope(NamedTuple):
     ends: Mapping[Partition, End]
     times: tuple[int, float] | None
     """Every line with a timestamp between these must have a record; None in a sample."""
+    since: int = 0
+    """No judged record is older, in milliseconds since the epoch."""
 
     @classmethod
     def of(cls, settings: Config, kafka: Clients, since: int, until: int | None, sample: float | None) -> Scope:
@@ -217,30 +275,39 @@ class Scope(NamedTuple):
         Raises:
             NotUsable: lines cannot be matched with their records.
         """
-        tasks, found = task_config(settings, kafka.destinations, NOBODY), offsets_of(settings, kafka)
-        topics = [kafka.topics.destination(name) for name in sorted({each.partition.topic for each in found})]
-        by_key, compacted = tasks.sink_partitioner is Partitioner.KEY, any(each.compacted for each in topics)
-        routing = Routing(tasks.sink, tasks.dead_letters, by_key, tasks.lineage, compacted)
-        refuse_lost_times(routing)
-        led = [each.partition for each in found if each.watermarks is not None]
-        outputs = (tasks.sink, tasks.dead_letters)
-        written = [Partition(each.topic, number) for each in outputs for number in range(each.partitions)]
-        stable = stable_ends(kafka.destinations, written)
-        now = round(time.time() * 1000)
+        survey = Survey.of(settings, kafka)
+        led, now = survey.led, round(time.time() * 1000)
         asked = Asked(
             since,
             until,
             kafka.topics.offsets_at(led, since),
             {} if until is None else kafka.topics.offsets_at(led, until),
             kafka.topics.offsets_at(led, 0),
-            {each.topic: None if each.retention is None else now - each.retention for each in topics},
+            {each.topic: None if each.retention is None else now - each.retention for each in survey.topics},
         )
-        judged, left_out = ranges(found, kafka.offsets.load(led, stable=False), asked)
+        judged, left_out = ranges(survey.found, kafka.offsets.load(led, stable=False), asked)
         times = (since, math.inf if until is None else until) if sample is None else None
         judged = judged if sample is None else sampled(judged, sample)
-        sink, dead_letters = (replace(each, before=None, after=None) for each in outputs)
-        timeless = replace(tasks, sink=sink, dead_letters=dead_letters)
-        return cls(timeless, routing, [each.partition for each in found], judged, left_out, stable, times)
+        return survey.scope(judged, left_out, times)._replace(since=since)
+
+    @classmethod
+    def newest(cls, settings: Config, kafka: Clients, first_lines: FirstRecords, most: int) -> Scope:
+        """
+        Return the newest committed records of each partition, at most this many and only if their output is near.
+
+        Args:
+            first_lines: reads the sink's cluster.
+
+        Raises:
+            NotUsable: lines cannot be matched with their records.
+            Unreachable: a partition of the sink or of the dead letters does not answer.
+        """
+        survey = Survey.of(settings, kafka)
+        since = newest_time(survey.ends, kafka.destinations, first_lines)
+        led = survey.led
+        begins, later = kafka.topics.offsets_at(led, since), kafka.offsets.load(led, stable=False)
+        judged, left_out = newest(survey.found, later, begins, most)
+        return survey.scope(judged, left_out, None)._replace(since=since)
 
     @property
     def length(self) -> int:

@@ -153,6 +153,35 @@ def _done(at: PartitionLag, wanted: Span, asked: Asked) -> tuple[Span, list[Left
     return Span(begin, end), [LeftOut(why, at.partition, count) for why, count in counts.items() if count > 0]
 
 
+def newest(
+    found: Collection[PartitionLag],
+    later: Mapping[Partition, CommittedOffset],
+    begins: Mapping[Partition, int | None],
+    most: int,
+) -> tuple[dict[Partition, Range], list[LeftOut]]:
+    """
+    Return the last offsets that are done of each source partition, at most this many; otherwise as `ranges`.
+
+    `begins` has the earliest offset to judge; None if no record is that late. Partitions without one are left out.
+    """
+    judged: dict[Partition, Range] = {}
+    left_out: list[LeftOut] = []
+    for at in found:
+        if at.watermarks is None or at.partition not in begins:
+            left_out.append(LeftOut(Why.NO_LEADER, at.partition, None))
+            continue
+        first, log_start = begins[at.partition], at.watermarks.log_start
+        if at.offset is None or first is None:
+            continue
+        end = min(at.offset, at.watermarks.last_stable)
+        begin = max(first, log_start, at.metadata.since, end - most)
+        if begin < end:
+            known_to = later.get(at.partition, CommittedOffset(end)).offset
+            known = Span(max(log_start, begin - MARGIN), max(end, min(known_to, end + MARGIN)))
+            judged[at.partition] = Range([Span(begin, end)], [known])
+    return judged, left_out
+
+
 def sampled(whole: Mapping[Partition, Range], percent: float) -> dict[Partition, Range]:
     """Return random windows that cover this percentage of each range; the same windows for each partition."""
     chosen = sorted(random.sample(range(WINDOWS), math.ceil(WINDOWS * percent / 100)))

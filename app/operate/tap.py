@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from random import Random
 from typing import Any
 
 import pyarrow as pa
 
 from app.operate.reading import text_of
+from app.operate.resets import Goal, Target
 from app.records import Record
+from app.times import milliseconds_of
 from parsers.contract import Parsed
+
+WORDS = {"earliest": Goal.EARLIEST, "latest": Goal.LATEST, "committed": Goal.CURRENT}
+"""Where a tap may start, other than at a time or an offset."""
+
+
+def start_of(text: str) -> Target:
+    """Parse where to start: a word or a time. Raises ValueError for any other text."""
+    return Target(WORDS[text]) if text in WORDS else Target(Goal.TIME, milliseconds_of(text))
+
+
+def thinned(batches: Iterable[list[Record]], percent: float | None, random: Random) -> Iterator[list[Record]]:
+    """Yield a random sample of the records, this percentage of them; all of them if it is None."""
+    for batch in batches:
+        yield batch if percent is None else [each for each in batch if random.random() * 100 < percent]
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,9 @@ escape for every character, so there only bytes that are not UTF-8 are illegal.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
+from typing import ClassVar
 
 import pyarrow as pa
 
@@ -25,13 +27,32 @@ from parsers.compiled.buffers import as_binary
 from parsers.compiled.engine import Engine
 from parsers.contract import Parsed, Parser
 from parsers.fields.formats import Format
-from parsers.fields.layout import Layout
+from parsers.fields.layout import Layout, build
 from parsers.fields.located import output_fields
 from parsers.fields.plain import Plain
 
 
 class FieldParser:
-    """Cleanses lines of one format."""
+    """
+    Cleanses lines of one format.
+
+    Args:
+        output: the cleansed line, with `{name}` for each field, such as `{host}|{port}`; as JSON, a list of fields.
+        output_format: `text`, or `json` for an object with a member for each field of `output`.
+        output_separator: the ASCII character between two columns of a text.
+        checks: the checks of fields.
+        escape: the fields whose illegal characters are percent-encoded. In any other field they reject the line.
+        engine: `compiled`, `plain`, or `auto` for compiled if Numba can be imported and plain if not.
+    """
+
+    def __init_subclass__(cls) -> None:
+        """Show the options that all formats share in the signature, where `parsers.plugins` looks for them."""
+        own = [*inspect.signature(cls.__init__).parameters.values()][1:]
+        named = [each for each in own if each.kind is not each.VAR_KEYWORD]
+        shared = [each for each in inspect.signature(build).parameters.values() if each.kind is each.KEYWORD_ONLY]
+        cls.__signature__ = inspect.Signature([*named, *(shared if len(named) < len(own) else ())])
+
+    __signature__: ClassVar[inspect.Signature]
 
     def __init__(self, layout: Layout, engine: Engine, form: Format) -> None:
         self._layout = layout

@@ -99,17 +99,7 @@ class _Required(TypedDict):
 
 
 class FieldOptions(_Required, total=False):
-    """
-    The options that all formats share.
-
-    Keys:
-        output: the cleansed line, with `{name}` for each field: `{host}|{port}`; or, as JSON, a list of fields.
-        output_format: `text`, or `json` for an object with a member for each field of `output`.
-        output_separator: the ASCII character between two columns of a text.
-        checks: the checks of fields; see `parsers.fields.checks`.
-        escape: the fields whose illegal characters are percent-encoded. In any other field they reject the line.
-        engine: `compiled`, `plain`, or `auto` for compiled if Numba can be imported and plain if not.
-    """
+    """The options that all formats share; `parsers.fields.FieldParser` tells what they mean."""
 
     output_format: str
     output_separator: str

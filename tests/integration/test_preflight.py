@@ -62,7 +62,7 @@ def configuration(broker: GuardedBroker, name: str, *more: str) -> Config:
 def checked(config: Config) -> tuple[int, list[str], list[str]]:
     """Return the exit code of `check --connect`, its errors and its warnings."""
     said: dict[str, list[str]] = {}
-    code = connected(config, clients(config), lambda state, what: said.setdefault(state, []).append(what))
+    code = connected(config, clients(config), lambda state, what: said.setdefault(state, []).append(str(what)))
     return code, said.get("refuses", []), said.get("warns", [])
 
 

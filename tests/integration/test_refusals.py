@@ -51,7 +51,7 @@ def test_check_tells_a_wrong_password(guarded: GuardedBroker) -> None:
     names = ["group.id=g", "source.topics=raw", "sink.topic=clean", "dead.letters.topic=dead"]
     config, said = load(None, [*names, *kafka], {}), list[str]()
 
-    assert 3 == connected(config, clients(config), lambda _, what: said.append(what))
+    assert 3 == connected(config, clients(config), lambda _, what: said.append(str(what)))
     (refusal,) = said
     assert "Authentication failed" in refusal
 

@@ -91,6 +91,19 @@ class TestParse:
         assert done.stdout.endswith(b"set()\n")
 
 
+WRONG_EVERYWHERE = """\
+group.id: idc-cleansing
+source: {topics: [raw-logs]}
+sink: {topc: clean-logs}
+dead.letters: {topic: raw-logs.dlq}
+kafka:
+  bootstrap.servers: localhost:9092
+  linger.mss: 5
+parser:
+  name: delimited
+  fields: [a, b]
+  seperator: ","
+"""
 KEYS = ("source", "houseid", "destport", "domainname")
 
 
@@ -222,6 +235,35 @@ class TestCheck:
             (problem,) = done.stderr.splitlines()
             assert problem.startswith(f"configuration: kafka.{wrong.partition('=')[0]}")
             assert "rubbish" not in problem
+
+    def test_every_problem_comes_with_its_line_and_the_nearest_name(self, runner: CliRunner, tmp_path: Path) -> None:
+        """Those of our keys, of librdkafka's properties and of the parser's options, in one run."""
+        file, unknown = file_of(WRONG_EVERYWHERE, tmp_path), "fetch.wait.max.mss"
+
+        for command in ("check", "run"):
+            done = runner.invoke(main, [command, "-c", str(file), "--set", f"kafka.{unknown}=1"])
+            assert 2 == done.exit_code
+            assert [
+                f"sink.topic is missing: set it in {file}, as WINNOW_SINK__TOPIC, or with --set sink.topic=...",
+                f"sink.topc: unknown key; did you mean sink.topic? ({file}:3)",
+                f"parser.seperator: parser delimited: no option 'seperator'; did you mean 'separator'? ({file}:11)",
+                f"parser: parser delimited: option 'output' is missing: write output: … ({file}:9)",
+                f"kafka.linger.mss is unknown to librdkafka: did you mean linger.ms? ({file}:7)",
+                f"kafka.{unknown} is unknown to librdkafka: did you mean fetch.wait.max.ms? (--set kafka.{unknown})",
+            ] == [each.removeprefix("configuration: ") for each in done.stderr.splitlines()]
+
+    def test_a_value_that_the_parser_refuses_has_its_line(self, runner: CliRunner, tmp_path: Path) -> None:
+        """The parser names the option, whichever way it is written."""
+        parser = "parser:\n  name: delimited\n  fields: [a, b]\n  output-separator: xx\n  output: 5\n"
+        file = file_of(TEXT + parser, tmp_path)
+
+        done = runner.invoke(main, ["lag", "-c", str(file)])
+
+        assert 2 == done.exit_code
+        assert [
+            f"parser.output: parser delimited: output must be text such as '{{a}}|{{b}}', not 5 ({file}:15)",
+            f"parser.output-separator: parser delimited: output.separator must be one ASCII character, not 'xx' ({file}:14)",
+        ] == [each.removeprefix("configuration: ") for each in done.stderr.splitlines()]
 
     def test_an_unreachable_kafka_ends_with_3(
         self, runner: CliRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -223,6 +223,16 @@ class TestUnreadable:
 
         assert str(file) in problems(file)[0]
 
+    @pytest.mark.parametrize(
+        "text", ["a: 1\nsink:\n\ttopic: x\n", "a: 1\nsink: {\n\ttopic: x}\n", "a: 1\n\nsink:\t1\n"]
+    )
+    def test_a_tab_is_called_a_tab(self, file: Path, text: str) -> None:
+        """Nobody sees it in an editor."""
+        file.write_text(text)
+
+        tab = "there is a tab, where YAML allows only spaces: replace it"
+        assert [f"winnow.yaml:3 is not YAML: {tab}"] == problems(file)
+
     def test_the_line_that_is_not_yaml_is_named(self, file: Path) -> None:
         """The message has the line, as for any other mistake."""
         file.write_text("group.id: a\nsink: [x\nsource: 1\n")

@@ -773,7 +773,7 @@ class TestKafkaTrouble:
 
         with pytest.raises(NotAllowed) as raised:
             service(kafka, rounds, stop=stop, runtime=time.runtime).run(until_end=True)
-        connected(config(), kafka.clients, lambda _, what: said.append(what))
+        connected(config(), kafka.clients, lambda _, what: said.append(str(what)))
 
         assert said == str(raised.value).splitlines()
         assert 3 == len(said)

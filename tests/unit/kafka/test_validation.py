@@ -55,6 +55,17 @@ def test_the_right_name_is_told() -> None:
     assert "kafka.sasl.pasword is unknown to librdkafka: did you mean sasl.password?" == refusal.problem
 
 
+def test_every_wrong_property_is_told() -> None:
+    """Librdkafka itself stops at the first; settings that then do not fit together are no further problem."""
+    wrong = {"linger.mss": "5", "sasl.pasword": "hunter2", "compression.type": "best", "sasl.mechanism": "PLAIN"}
+
+    found = refusals(BROKER | wrong | {"security.protocol": "sasl_plaintext", "linger.ms": "5"}, EXACTLY)
+
+    assert ["compression.type", "linger.mss", "sasl.pasword"] == sorted(each.name for each in found)
+    assert "did you mean linger.ms?" in str(found)
+    assert "hunter2" not in str(found)
+
+
 def test_settings_that_do_not_fit_together_are_told_as_such() -> None:
     """If librdkafka names none of the user's properties, none is blamed."""
     together = {"security.protocol": "sasl_plaintext", "sasl.mechanism": "PLAIN"}

@@ -17,7 +17,7 @@ from app.operate.expected import Origin
 from app.operate.findings import Defect, Finding, counted, shown
 from app.operate.judging import Verdict
 from app.operate.lag import PartitionLag
-from app.operate.ranges import Asked, LeftOut, Range, Routing, Why, packed, ranges, sampled, together
+from app.operate.ranges import Asked, LeftOut, Range, Routing, Why, newest, packed, ranges, sampled, together
 from app.operate.reading import Span
 from app.records import Record
 from tests.fakes.audits import CLEAN, DEAD_LETTERS, OTHER, RAW, SINK, AuditedTopics, Topic, letter, line, named
@@ -304,6 +304,40 @@ def test_what_belongs_together() -> None:
     assert [[first, third, second]] == packed([[first, third], [second]], dict.fromkeys(raw, 5), 15)
     assert [[first, third], [second]] == packed([[first, third], [second]], dict.fromkeys(raw, 5), 14)
     assert [[first, third, second]] == packed([[first, third], [second]], {first: 5, second: 10}, 15)
+
+
+def done(offset: int, since: int = 0, marks: Watermarks = Watermarks(0, 9_000, 9_000)) -> PartitionLag:  # noqa: B008  # it is frozen
+    """Return the lag of a partition whose group began its work at an offset."""
+    return PartitionLag(RAW, CommittedOffset(offset, str(OffsetMetadata("id-1", since=since))), marks)
+
+
+@pytest.mark.parametrize(
+    ("at", "first", "judged", "known"),
+    [
+        (done(9_000), 0, (8_900, 9_000), (6_900, 9_999)),
+        (done(9_000), 8_990, (8_990, 9_000), (6_990, 9_999)),
+        (done(9_000, since=8_950), 0, (8_950, 9_000), (6_950, 9_999)),
+        (done(9_000, marks=Watermarks(8_970, 9_000, 9_000)), 0, (8_970, 9_000), (8_970, 9_999)),
+        (done(5_000), 0, (4_900, 5_000), (2_900, 7_000)),
+        (done(9_999), 0, (8_900, 9_000), (6_900, 9_999)),
+    ],
+)
+def test_the_newest_records(at: PartitionLag, first: int, judged: tuple[int, int], known: tuple[int, int]) -> None:
+    """At most 100 that are done, since the group began, after a time and after what retention has deleted."""
+    later = {RAW: CommittedOffset(9_999)}
+
+    assert ({RAW: Range([Span(*judged)], [Span(*known)])}, []) == newest([at], later, {RAW: first}, 100)
+
+
+def test_where_there_are_no_newest_records() -> None:
+    """A partition without an offset or a recent record has none; one without a leader is left out."""
+    no_offset, no_leader = PartitionLag(RAW, None, Watermarks(0, 9, 9)), PartitionLag(RAW, CommittedOffset(5), None)
+
+    assert ({}, []) == newest([no_offset], {}, {RAW: 0}, 100)
+    assert ({}, []) == newest([done(5)], {}, {RAW: None}, 100)
+    assert ({}, []) == newest([done(5)], {}, {RAW: 5}, 100)
+    assert ({}, [LeftOut(Why.NO_LEADER, RAW, None)]) == newest([no_leader], {}, {RAW: 0}, 100)
+    assert ({}, [LeftOut(Why.NO_LEADER, RAW, None)]) == newest([done(5)], {}, {}, 100)
 
 
 def test_a_sample() -> None:

@@ -13,7 +13,7 @@ import pytest
 from parsers.contract import Parser
 from parsers.delimited import Delimited
 from parsers.idc_access_log import IdcAccessLog
-from parsers.registry import ParserOptionError, UnknownParser, load, names
+from parsers.registry import ParserOptionError, UnknownParser, load, names, problems
 from parsers.testing import batch, outcomes
 from tests.support.packages import install
 
@@ -163,3 +163,32 @@ def test_errors_survive_pickle() -> None:
 
         assert (type(again), str(again)) == (type(error), str(error))
         assert isinstance(again, ValueError)
+
+
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        ({"max.x": 1}, []),
+        (
+            {"max.x": 1, "lou-d": 1, "x": 1},
+            [("lou-d", "no option 'lou_d'; did you"), ("x", "no option 'x'; known: loud, max_x")],
+        ),
+        ({"loud": True}, [("", "option 'max_x' is missing")]),
+        ({"max.x": 1, "max-x": 1}, [("max-x", "option max_x is given twice")]),
+        ({"max.x": -1}, [("", "does not accept its options: max.x is below 0")]),
+    ],
+)
+@pytest.mark.usefixtures("third_party")
+def test_the_problems_of_options(options: dict[str, object], found: list[tuple[str, str]]) -> None:
+    """All of those for which the parser cannot be built, each with the option as it is written."""
+    told = problems("shout", options)
+
+    assert [key for key, _ in found] == [key for key, _ in told]
+    assert all(problem.startswith(begin) for (_, problem), (_, begin) in zip(told, found, strict=True)), told
+
+
+def test_a_parser_tells_every_problem_of_its_values() -> None:
+    """The first word names the option."""
+    told = problems("delimited", {"fields": ["a"], "output": 5, "separator": ""})
+
+    assert ["separator", "output"] == [option for option, _ in told]

@@ -1,0 +1,88 @@
+"""`winnow doctor`: examines everything at once and says what is wrong."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+
+import click
+
+from app.cli.options import clients, configuration, overrides, parser_of, read, reports_errors
+from app.cli.tables import as_json, progress
+from app.config import Loaded
+from app.executor.parse import parse
+from app.operate import bundle as bundles
+from app.operate.doctor import Doctor, Examination, Examined, Instruments
+from app.operate.symptoms import Gathered
+
+NAMED = 3
+"""How many places of a finding are named; JSON has all of them."""
+INDENT = " " * 9
+
+
+@click.command()
+@configuration
+@overrides
+@click.option("--status", "url", default="", metavar="URL", help="Where the running service serves its status page.")
+@click.option(
+    "--bundle",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE.tar.gz",
+    help="Write an archive for a bug report, too; it has no secrets and no records.",
+)
+@as_json
+@reports_errors
+def doctor(file: Path | None, assignments: tuple[str, ...], url: str, bundle: Path | None, as_json: bool) -> int:  # noqa: FBT001  # click's flags
+    """
+    Examine everything, and show what is wrong and how to mend it.
+
+    Checks the configuration, Kafka, lag, retention, transactions and mirrors, audits the newest records, and asks the
+    running service. Changes nothing. Exits with 1 if something is wrong, with 3 if the service would not run, and with
+    4 if nothing is wrong but not everything could be examined.
+    """
+    from app.start import client_rules, versions
+
+    loaded = read(file, assignments, client_rules())
+    patient = Doctor(loaded, _instruments(loaded), url)
+    with progress("examining", len(patient.parts)) as advance:
+        report = patient.examine(advance)
+    click.echo(json.dumps(report.as_json(), ensure_ascii=False) if as_json else "\n".join(_lines(report)))
+    if bundle is not None:
+        bundles.write(bundle, loaded, report, versions(loaded.config))
+        click.echo(f"{bundle} holds the report; look at it before you send it", err=True)
+    return report.code
+
+
+def _instruments(loaded: Loaded) -> Instruments:
+    from app.start import fates, first_lines, first_records, records, transaction_log
+
+    settings = loaded.config
+    return Instruments(
+        clients(settings),
+        first_records(settings),
+        first_lines(settings),
+        records(settings.kafka, settings.group_id),
+        records(settings.output_kafka, settings.group_id),
+        lambda since: transaction_log(settings).open_transactions(since),
+        fates,
+        partial(parse, parser_of(settings.parser)),
+    )
+
+
+def _lines(report: Examination) -> list[str]:
+    """Return a line for each finding, its cure below it, and a line for each part."""
+    found = [line for each in report.findings for line in _finding(each)]
+    counts = f"{len(report.findings)} findings" if report.findings else "nothing is wrong"
+    return [*found, *map(_part, report.parts), f"group {report.group}: {counts}"]
+
+
+def _part(examined: Examined) -> str:
+    state = "found" if examined.found else "ok"
+    return f"{state:<8} {examined.part}: {examined.note or 'could not be finished'}"
+
+
+def _finding(found: Gathered) -> list[str]:
+    more = f" and {len(found.where) - NAMED} more" if len(found.where) > NAMED else ""
+    line = f"{found.severity:<8} {', '.join(found.where[:NAMED])}{more}: {found.what}"
+    return [line, f"{INDENT}{found.cure}"] if found.cure else [line]

@@ -1,0 +1,41 @@
+"""`winnow parsers`: lists the parsers with their options."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from textwrap import indent
+
+import click
+
+from app.cli.options import reports_errors
+from app.cli.tables import as_json
+from app.errors import built
+from app.operate.catalogue import ParserEntry, catalogue
+
+
+@click.command()
+@click.argument("name", required=False)
+@as_json
+@reports_errors
+def parsers(name: str | None, as_json: bool) -> int:  # noqa: FBT001  # click's flag
+    """List the parsers with their options and an example each, or only the parser NAME."""
+    found = built("NAME", lambda: catalogue(name))
+    if as_json:
+        click.echo(json.dumps({"version": 1, "parsers": [each.as_json() for each in found]}, ensure_ascii=False))
+    else:
+        click.echo("\n\n".join("\n".join(_lines(each)) for each in found))
+    return 0
+
+
+def _lines(entry: ParserEntry) -> Iterator[str]:
+    if (described := entry.description) is None:
+        yield f"{entry.name}: {entry.problem}"
+        return
+    yield f"{entry.name}: {described.summary}"
+    for option in described.options:
+        default = "required" if option.default is None else option.default
+        yield f"  {option.name} ({default}): {option.meaning}"
+    if described.example:
+        yield "  parser:"
+        yield indent(described.example, "    ")

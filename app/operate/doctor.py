@@ -1,0 +1,287 @@
+"""
+`winnow doctor`: examines everything once, one part after the other, and reports what is wrong. Changes nothing.
+
+A part that fails is a finding itself, and never hides the others.
+"""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, closing
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from app.config import Loaded, exposed_secrets
+from app.cures import FILE, RESUME, KafkaTools
+from app.driver.check import connected
+from app.driver.clients import Clients
+from app.driver.diagnostics import Severity
+from app.errors import Unreachable, WinnowError
+from app.facts import OpenTransaction
+from app.model import CommittedOffset, Guarantee, Partition, Plugin, TaskConfig, Watermarks, partitions_of
+from app.offsets.contract import StoreContext, is_local
+from app.offsets.registry import open_store
+from app.operate import samples, served, symptoms
+from app.operate.audit import Readers, Scope
+from app.operate.judging import Verdict
+from app.operate.lag import FirstRecords, measure, offsets_of, summed, unknown
+from app.operate.ranges import Why
+from app.operate.reading import Cleanse, Reader
+from app.operate.running import open_transactions
+from app.operate.stores import SOURCE
+from app.operate.symptoms import GROUP, Gathered, OffsetCopies, Symptom, gathered
+from parsers.contract import Parsed
+
+NEWEST = 1_000
+"""How many records of each partition are audited at most."""
+CODES = {Severity.REFUSES: 3, Severity.WRONG: 1, Severity.UNKNOWN: 4, Severity.WARNS: 0}
+"""The exit code by the worst finding."""
+STATES = {"refuses": Severity.REFUSES, "blocked": Severity.WRONG, "waits": Severity.WRONG, "warns": Severity.WARNS}
+"""The states of a preflight that are symptoms."""
+
+Say = Callable[[Symptom], object]
+Look = Callable[[Say], str]
+"""Examines a part; returns what was seen, in a few words."""
+
+
+class Instruments(NamedTuple):
+    """
+    What the doctor looks with.
+
+    Args:
+        first_records: reads the source's cluster.
+        first_lines: reads the sink's cluster.
+        open_transactions: finds the open transactions that began after a time in milliseconds.
+        cleanse: cleanses records as the tasks do.
+        parse: the parser for the samples.
+    """
+
+    clients: Clients
+    first_records: FirstRecords
+    first_lines: FirstRecords
+    source: Reader
+    output: Reader
+    open_transactions: Callable[[int], list[OpenTransaction]]
+    cleanse: Callable[[TaskConfig], AbstractContextManager[Cleanse]]
+    parse: Callable[[pa.BinaryArray], Parsed]
+
+
+class Examined(NamedTuple):
+    """One part of the examination; `note` is empty if it could not be finished."""
+
+    part: str
+    note: str
+    found: Sequence[Symptom]
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """What the doctor found; `facts` has what the parts looked at, by name, for a bug report."""
+
+    group: str
+    parts: Sequence[Examined]
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def findings(self) -> list[Gathered]:
+        return gathered(each for part in self.parts for each in part.found)
+
+    @property
+    def code(self) -> int:
+        return next((CODES[each.severity] for each in self.findings), 0)
+
+    def as_json(self) -> dict[str, Any]:
+        parts = [{"part": part, "note": note or None, "findings": len(found)} for part, note, found in self.parts]
+        findings = [each._asdict() for each in self.findings]
+        return {"version": 1, "group": self.group, "findings": findings, "parts": parts}
+
+
+class Doctor:
+    """
+    Examines a service and its topics.
+
+    Args:
+        url: where the service answers; if empty, the doctor tries what the configuration says, which may be elsewhere.
+    """
+
+    def __init__(
+        self, loaded: Loaded, instruments: Instruments, url: str = "", sleep: Callable[[float], object] = time.sleep
+    ) -> None:
+        self._loaded = loaded
+        self._config = loaded.config
+        self._with = instruments
+        self._clients = instruments.clients
+        self._url = url
+        self._sleep = sleep
+        self._seconds = self._clients.timings.signs_of_life(self._config.commit_interval)
+        self._tools = KafkaTools.of(self._config.kafka)
+        self._output_tools = KafkaTools.of(self._config.output_kafka)
+        self._committed: Mapping[Partition, CommittedOffset] | None = None
+        """The offsets at the first look; None if there was none."""
+        self._facts: dict[str, Any] = {}
+
+    @property
+    def parts(self) -> Sequence[tuple[str, Look]]:
+        """The parts of the examination, in order."""
+        in_transactions = self._config.delivery_guarantee is Guarantee.EXACTLY_ONCE
+        return [
+            ("lag", self._lag),
+            ("configuration", self._configuration),
+            ("preflight", self._preflight),
+            ("status", self._status),
+            *([("transactions", self._transactions)] if in_transactions else []),
+            ("flow", self._flow),
+            ("audit", self._audit),
+            *((f"mirror {self._name(each)}", partial(self._mirror, each)) for each in self._config.mirrors),
+        ]
+
+    def examine(self, advance: Callable[[int], object] = lambda _: None) -> Examination:
+        """Examine all parts; `advance` receives the number of each batch of parts that is done."""
+        examined = []
+        for part, look in self.parts:
+            examined.append(self._examine(part, look))
+            advance(1)
+        return Examination(self._config.group_id, examined, self._facts)
+
+    def _examine(self, part: str, look: Look) -> Examined:
+        found: list[Symptom] = []
+        note = ""
+        try:
+            note = look(found.append)
+        except WinnowError as error:
+            found.append(Symptom(Severity.UNKNOWN, error.cause, part, error.cure))
+        except Exception as error:  # noqa: BLE001  # not even a bug may hide the other parts
+            found.append(Symptom(Severity.UNKNOWN, _bug(error), part, "report it, with the archive of --bundle"))
+        return Examined(part, note, [self._for_our_file(each) for each in found])
+
+    def _for_our_file(self, symptom: Symptom) -> Symptom:
+        file = self._loaded.file
+        return symptom if file is None else symptom._replace(cure=symptom.cure.replace(FILE, str(file)))
+
+    def _lag(self, say: Say) -> str:
+        found = measure(self._config, self._clients, self._with.first_records, time.time())
+        self._committed = {each.partition: each.committed for each in found if each.committed is not None}
+        self._facts["lag"] = [each.stored_as_json() | each.as_json() for each in found]
+        _say(say, symptoms.of_partitions(found, self._tools))
+        topics = sorted({each.partition.topic for each in found})
+        retention = {topic: self._clients.topics.destination(topic).retention for topic in topics}
+        _say(say, symptoms.of_retention(found, retention, self._tools))
+        total = summed(found)
+        lag = f"lag {total['lag']}, at most {total['max_lag_seconds']:.1f} s"
+        return f"{len(found)} partitions, {lag}{unknown(found)}"
+
+    def _configuration(self, say: Say) -> str:
+        if warning := exposed_secrets(self._loaded):
+            say(Symptom(Severity.WARNS, warning, "the configuration", ""))
+        tried = self._config.parser.samples
+        if failed := len(samples.failed(tried, self._with.parse)):
+            what = f"{failed} of {len(tried)} samples have another outcome than expected"
+            say(Symptom(Severity.WRONG, what, "parser.samples", f"winnow check -c {FILE} shows them"))
+        return f"{len(tried)} samples"
+
+    def _preflight(self, say: Say) -> str:
+        said = self._facts["check"] = []
+
+        def note(state: str, what: str | WinnowError) -> None:
+            said.append({"state": state, "what": str(what)})
+            if state in STATES and isinstance(what, WinnowError):
+                say(Symptom.of(STATES[state], what, "Kafka"))
+
+        try:
+            connected(self._config, self._clients, note)
+        except Unreachable as error:
+            say(Symptom.of(Severity.REFUSES, error, "Kafka"))
+            return ""
+        return f"{sum(each['state'] == 'ok' for each in said)} checks are ok"
+
+    def _status(self, say: Say) -> str:
+        url = self._url or served.address(self._config)
+        if not url:
+            return "the address of the service is not known: see --status"
+        try:
+            document = served.status(url, self._config.group_id)
+        except WinnowError as error:
+            if self._url:
+                raise
+            return error.cause  # the service may run on another machine
+        self._facts["status"] = document
+        _say(say, symptoms.of_status(document, self._tools))
+        return f"the service is {document['phase']}"
+
+    def _transactions(self, say: Say) -> str:
+        found = open_transactions(self._config, self._with.open_transactions)
+        _say(say, symptoms.of_transactions(found, self._config.transaction_timeout, time.time()))
+        return f"{len(found)} are open"
+
+    def _flow(self, say: Say) -> str:
+        before, outputs = offsets_of(self._config, self._clients), self._outputs()
+        pause = self._clients.pauses.read()
+        self._sleep(self._seconds)
+        if pause is not None:
+            say(Symptom(Severity.WARNS, str(pause), GROUP, f"to resume, run {RESUME}"))
+        elif not is_local(self._clients.offsets):
+            _say(say, symptoms.of_flow(before, offsets_of(self._config, self._clients), self._seconds))
+        _say(say, symptoms.of_readers(outputs, self._outputs(), self._seconds, self._output_tools))
+        return f"watched for {self._seconds:g} s"
+
+    def _outputs(self) -> Mapping[Partition, Watermarks]:
+        names = (self._config.sink.topic, self._config.dead_letters.topic)
+        topics = self._clients.destinations.source_topics(names, None, ())
+        led = [each for each in partitions_of(topics.values()) if each.number not in topics[each.topic].leaderless]
+        return self._clients.destinations.watermarks(led) if led else {}
+
+    def _audit(self, say: Say) -> str:
+        scope = Scope.newest(self._config, self._clients, self._with.first_lines, NEWEST)
+        if not scope.length:
+            return "no committed record is recent enough"
+        readers = Readers(self._with.source, self._with.output, self._clients.topics, self._clients.destinations)
+        with self._with.cleanse(scope.tasks) as cleanse:
+            verdicts = scope.audit(cleanse, readers, lambda _: None)
+        findings = [each for verdict in verdicts for each in verdict.findings]
+        _say(say, symptoms.of_audit(findings, self._config.delivery_guarantee, scope.since))
+        return _audited(verdicts)
+
+    def _mirror(self, mirror: Plugin, say: Say) -> str:
+        before = self._offsets_before()
+        with closing(open_store(mirror, StoreContext(self._config.group_id, self._config.kafka))) as opened:
+            found = opened.load(before, stable=False)
+        after = self._clients.offsets.load(before, stable=False)
+        copies = OffsetCopies(self._config.offsets.store.name, self._name(mirror), before, found, after)
+        _say(say, symptoms.of_mirror(copies))
+        return f"{len(found)} offsets"
+
+    def _offsets_before(self) -> Mapping[Partition, CommittedOffset]:
+        """Return offsets that each mirror should have by now."""
+        if self._committed is None:
+            found = offsets_of(self._config, self._clients)
+            self._committed = {each.partition: each.committed for each in found if each.committed is not None}
+            self._sleep(self._seconds)
+        return self._committed
+
+    def _name(self, mirror: Plugin) -> str:
+        """Return a mirror's name for `winnow offsets migrate`."""
+        return SOURCE if mirror.name == "kafka" and self._config.sink.kafka else mirror.name
+
+
+def _say(say: Say, found: Iterable[Symptom]) -> None:
+    for each in found:
+        say(each)
+
+
+def _audited(verdicts: Sequence[Verdict]) -> str:
+    judged = sum(each.judged for each in verdicts)
+    counts = {why: sum(each.not_judged[why] for each in verdicts) for why in Why}
+    not_judged = ", ".join(f"{count} {why}" for why, count in counts.items() if count)
+    return f"{judged} of the newest records" + (f"; not judged: {not_judged}" if not_judged else "")
+
+
+def _bug(error: Exception) -> str:
+    """Say where an unexpected error came from, without its text, which may quote a record."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"an unexpected {type(error).__name__} in {Path(last.filename).name}:{last.lineno}"

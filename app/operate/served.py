@@ -1,0 +1,63 @@
+"""Asks a running service for its status over HTTP."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.parse import urlsplit
+from urllib.request import ProxyHandler, build_opener
+
+from app.config import Config
+from app.errors import NotUsable, Unreachable
+from app.status.snapshot import VERSION
+
+PATH = "/api/status"
+ANSWER_SECONDS = 5.0
+MOST_BYTES = 64 << 20
+"""More than the status of 10,000 partitions."""
+EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # to recognize it
+CURE = "give the address of the service's status page with --status"
+
+
+def address(config: Config) -> str:
+    """Return where the service answers if it runs on this machine; empty if that is not known."""
+    http = config.http
+    if not http.enabled or not http.port:
+        return ""
+    host = EVERYWHERE.get(http.address, http.address)
+    return f"http://{f'[{host}]' if ':' in host else host}:{http.port}"
+
+
+def status(url: str, group: str) -> dict[str, Any]:
+    """
+    Return what the service of this group answers.
+
+    Raises:
+        Unreachable: nothing answers.
+        NotUsable: something else answers.
+    """
+    if urlsplit(url).scheme not in ("http", "https"):
+        raise NotUsable(f"{url} is not an HTTP address", CURE)
+    document = _document(url.rstrip("/") + PATH)
+    if document.get("version") != VERSION or "now" not in document:
+        raise NotUsable(f"{url} answers with something other than the status of this version's service", CURE)
+    if document.get("group") != group:
+        raise NotUsable(f"the service of another group answers at {url}", CURE)
+    return document
+
+
+def _document(url: str) -> dict[str, Any]:
+    opener = build_opener(ProxyHandler({}))  # the service is not behind the proxy that this machine may have
+    try:
+        with opener.open(url, timeout=ANSWER_SECONDS) as answer:
+            found = json.loads(answer.read(MOST_BYTES))
+    except HTTPError as error:
+        raise NotUsable(f"{url} answers {error.code}", CURE) from None
+    except URLError as error:
+        raise Unreachable(f"no service answers at {url} ({error.reason})", CURE) from None
+    except OSError as error:
+        raise Unreachable(f"no service answers at {url} ({error})", CURE) from None
+    except ValueError:
+        found = None
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,245 @@
+"""
+The symptoms that `winnow doctor` finds, each decided in one place. Pure: facts in, symptoms out.
+
+No symptom repeats the content of a record: a report may go to strangers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Self
+
+from app.cures import FILE, KafkaTools, migrate_offsets, unblock
+from app.driver.diagnostics import Severity
+from app.errors import Leaderless, PartitionError, WinnowError
+from app.facts import OpenTransaction
+from app.model import CommittedOffset, Guarantee, Partition, Watermarks
+from app.operate.findings import Defect, Finding
+from app.operate.lag import PartitionLag
+from app.status.condition import Condition
+from app.times import time_of
+
+START = f"start the service: winnow run -c {FILE}"
+GROUP, SERVICE = "the group", "the service"
+LOOK = f"look again: winnow lag -c {FILE} --watch"
+MAX_TRANSACTION_MINUTES = 5
+UPSTREAM_SECONDS = 300.0
+"""How long a transaction of the source's producers may stay open, as in the alert WinnowUpstreamTransactionOpen."""
+
+
+class Symptom(NamedTuple):
+    """
+    Something that is wrong.
+
+    Args:
+        where: the partition, topic, store or part of the examination.
+        cure: what mends it; empty if it mends itself.
+    """
+
+    severity: Severity
+    what: str
+    where: str
+    cure: str
+
+    @classmethod
+    def of(cls, severity: Severity, error: WinnowError, where: str = "") -> Self:
+        """Return what an error says; a problem of a partition names its own place."""
+        if isinstance(error, PartitionError):
+            where = _place(error.partition, error.offset)
+        return cls(severity, error.cause, where, error.cure)
+
+
+def _place(partition: Partition, offset: int | None) -> str:
+    return f"{partition}" if offset is None else f"{partition}@{offset}"
+
+
+def of_partitions(found: Iterable[PartitionLag], kafka: KafkaTools) -> Iterator[Symptom]:
+    """Yield why partitions do not flow, or have lost records."""
+    for at in found:
+        if at.watermarks is None:
+            yield Symptom.of(Severity.WRONG, Leaderless(at.partition))
+        elif at.trouble is not None:
+            yield Symptom.of(Severity.WRONG, at.trouble)
+        elif at.problem and at.offset is not None:
+            is_lost = at.offset < at.watermarks.log_start
+            cure = f"{LOOK}; {_keep_longer(at, None, kafka)}" if is_lost else unblock(at.partition)
+            yield Symptom(Severity.WRONG, at.problem, _place(at.partition, at.offset), cure)
+
+
+def of_retention(
+    found: Iterable[PartitionLag], retention: Mapping[str, int | None], kafka: KafkaTools
+) -> Iterator[Symptom]:
+    """
+    Yield which records the source is about to delete unread: those in the second half of their time.
+
+    `retention` has the milliseconds by topic; None if unknown, or if more than time decides.
+    """
+    for at in found:
+        milliseconds, age = retention.get(at.partition.topic), at.seconds
+        if at.lag and age and milliseconds is not None and (margin := milliseconds / 1000 - age) < age:
+            left = f"in {margin:.0f} s at the latest" if margin > 0 else "at any moment"
+            what = f"its first unread record is {age:.0f} s old and will be deleted {left}"
+            cure = _keep_longer(at, milliseconds, kafka)
+            yield Symptom(Severity.WRONG, what, _place(at.partition, at.offset), cure)
+
+
+def _keep_longer(at: PartitionLag, milliseconds: int | None, kafka: KafkaTools) -> str:
+    longer = "MILLISECONDS" if milliseconds is None else 2 * milliseconds
+    return f"keep records for longer: {kafka.configure(at.partition.topic, f'retention.ms={longer}')}"
+
+
+def of_flow(before: Collection[PartitionLag], now: Collection[PartitionLag], seconds: float) -> Iterator[Symptom]:
+    """
+    Yield what does not flow, by two looks this many seconds apart.
+
+    An idle service commits one offset of each task every second. A partition with a problem has its own symptom.
+    """
+    earlier = {each.partition: each for each in before}
+    waiting = [each for each in now if each.lag and not each.problem]
+    if all(each.committed == earlier.get(each.partition, each).committed for each in now):
+        yield from _of_silence(waiting, seconds, blocked=any(each.problem for each in now))
+        return
+    for each in waiting:
+        was = earlier.get(each.partition)
+        if was is not None and was.lag and was.offset == each.offset:
+            what = f"records wait, but its offset has not moved for {seconds:.0f} s"
+            yield Symptom(Severity.WARNS, what, _place(each.partition, each.offset), LOOK)
+
+
+def _of_silence(waiting: Sequence[PartitionLag], seconds: float, *, blocked: bool) -> Iterator[Symptom]:
+    what = f"no service works: no offset was committed within {seconds:.0f} s"
+    if waiting:
+        lag = sum(each.lag or 0 for each in waiting)
+        yield Symptom(Severity.WRONG, f"{what}, and {lag} wait in {len(waiting)} partitions", GROUP, START)
+    elif not blocked:
+        yield Symptom(Severity.WARNS, what, GROUP, START)
+
+
+def of_readers(
+    before: Mapping[Partition, Watermarks], now: Mapping[Partition, Watermarks], seconds: float, kafka: KafkaTools
+) -> Iterator[Symptom]:
+    """Yield the partitions of the sink and the dead letters whose read_committed readers get nothing."""
+    for each, was in sorted(before.items()):
+        if each in now and was.high_watermark > was.last_stable == now[each].last_stable:
+            what = f"its readers wait: a transaction has been open here for {seconds:.0f} s or more"
+            where = f"--topic {each.topic} --max-transaction-timeout {MAX_TRANSACTION_MINUTES}"
+            cure = f"see winnow transactions ls -c {FILE}; if it lists none, {kafka.find_hanging(where)}"
+            yield Symptom(Severity.WRONG, what, _place(each, was.last_stable), cure)
+
+
+def of_transactions(found: Iterable[OpenTransaction], timeout: float, now: float) -> Iterator[Symptom]:
+    """Yield the transactions that brokers should have aborted; times are in seconds since the epoch."""
+    for each in found:
+        age = now - each.began / 1000
+        if age > timeout:
+            what = f"its transaction has been {each.state} for {age:.0f} s, longer than transaction.timeout"
+            cure = f"stop Winnow, then winnow transactions abort -c {FILE}"
+            yield Symptom(Severity.WRONG, what, str(each.source), cure)
+
+
+class OffsetCopies(NamedTuple):
+    """
+    The offsets in a mirror, and in the store before and after it was read.
+
+    `store` and `mirror` are the names that `winnow offsets migrate` takes.
+    """
+
+    store: str
+    mirror: str
+    before: Mapping[Partition, CommittedOffset]
+    found: Mapping[Partition, CommittedOffset]
+    after: Mapping[Partition, CommittedOffset]
+
+
+def of_mirror(copies: OffsetCopies) -> Iterator[Symptom]:
+    """Yield the partitions whose offset in a mirror is not the store's, at whatever moment it was read."""
+    command = migrate_offsets(copies.store, copies.mirror)
+    cure = f"a running service corrects it within round.interval; if none runs, {command} --force"
+    for each, right in sorted(copies.before.items()):
+        if right.corrupt:
+            continue
+        mirrored, latest = copies.found.get(each), copies.after.get(each, right)
+        if mirrored is None or mirrored.corrupt:
+            what = "has no offset" if mirrored is None else "holds something other than an offset"
+        elif not right.offset <= mirrored.offset <= max(right.offset, latest.offset):
+            what = f"has offset {mirrored.offset}, but {copies.store} has {latest.offset}"
+        else:
+            continue
+        yield Symptom(Severity.WARNS, f"mirror {copies.mirror} {what}", str(each), cure)
+
+
+DEFECTS = {
+    Defect.LOST: "the sink has no line of this record, nor a dead letter",
+    Defect.DOUBLED: "the sink has the line of this record more than once",
+    Defect.CHANGED: "what was written of this record is not what the parser gives now",
+    Defect.OUT_OF_ORDER: "the line of this record is out of order",
+    Defect.BOTH: "this record has a line and a dead letter",
+    Defect.UNEXPLAINED: "no source record explains what is here",
+}
+ONLY_ONCE = (Defect.DOUBLED, Defect.OUT_OF_ORDER, Defect.BOTH)
+"""What a crash may leave with at-least-once."""
+
+
+def of_audit(found: Iterable[Finding], guarantee: Guarantee, since: int) -> Iterator[Symptom]:
+    """Yield the findings of an audit without the lines that they quote; `since` is in milliseconds since the epoch."""
+    cure = f"winnow audit -c {FILE} --from {time_of(since)}"
+    for each in found:
+        tolerated = guarantee is Guarantee.AT_LEAST_ONCE and each.kind in ONLY_ONCE
+        where = each.found_at if each.origin is None else _place(*each.origin)
+        yield Symptom(Severity.WARNS if tolerated else Severity.WRONG, DEFECTS[each.kind], where, cure)
+
+
+def of_status(document: Mapping[str, Any], kafka: KafkaTools) -> Iterator[Symptom]:
+    """Yield what a running service says of itself; an older one may lack a key of the document."""
+    for name, severity in (("not_alive", Severity.WRONG), ("not_ready", Severity.WARNS)):
+        if reason := document.get(name):
+            yield Symptom(severity, f"the service is {name.replace('_', ' ')}: {reason}", SERVICE, "")
+    for each in document.get("problems", ()):
+        where = SERVICE if each["topic"] is None else _place(_partition(each), each["offset"])
+        yield Symptom(Severity.WRONG, each["cause"], where, each["cure"])
+    for each in document.get("partitions", ()):
+        yield from _of_condition(each)
+        yield from _of_upstream(each, document["now"], kafka)
+
+
+def _partition(status: Mapping[str, Any]) -> Partition:
+    return Partition(status["topic"], status["partition"])
+
+
+def _of_condition(status: Mapping[str, Any]) -> Iterator[Symptom]:
+    where = str(_partition(status))
+    match status.get("condition"):
+        case Condition.STALLED:
+            yield Symptom(Severity.WRONG, "stalled: records wait, but its offset does not move", where, LOOK)
+        case Condition.FALLING_BEHIND:
+            cure = f"add executors or partitions; winnow top -c {FILE} shows the rates"
+            yield Symptom(Severity.WARNS, "falling behind: its lag grows", where, cure)
+
+
+def _of_upstream(status: Mapping[str, Any], now: float, kafka: KafkaTools) -> Iterator[Symptom]:
+    since = status.get("open_transaction_since")
+    if since is not None and now - since > UPSTREAM_SECONDS:
+        partition = _partition(status)
+        what = f"records wait behind a transaction that a producer of the source opened {now - since:.0f} s ago"
+        where = f"--topic {partition.topic} --partition {partition.number}"
+        cure = f"if its producer is gone: {kafka.find_hanging(where)}, then {kafka.abort(where, status['last_stable'])}"
+        yield Symptom(Severity.WARNS, what, _place(partition, status["last_stable"]), cure)
+
+
+class Gathered(NamedTuple):
+    """A symptom with all its places."""
+
+    severity: Severity
+    what: str
+    where: Sequence[str]
+    cure: str
+
+
+def gathered(found: Iterable[Symptom]) -> list[Gathered]:
+    """Return each symptom once, the worst first, otherwise in the order in which they were found."""
+    places: dict[tuple[Severity, str, str], dict[str, None]] = {}
+    for each in found:
+        places.setdefault((each.severity, each.what, each.cure), {})[each.where] = None
+    order = list(Severity)
+    worst_first = sorted(places.items(), key=lambda item: order.index(item[0][0]))
+    return [Gathered(severity, what, list(where), cure) for (severity, what, cure), where in worst_first]

@@ -1,0 +1,358 @@
+"""The doctor examines every part, whatever happens to the others, and its exit code is that of the worst finding."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from app.config import read
+from app.driver.diagnostics import Severity
+from app.errors import NotAllowed, NotUsable, Unreachable
+from app.facts import OpenTransaction
+from app.model import CommittedOffset, Partition, Watermarks
+from app.operate import served
+from app.operate.audit import DEPTH
+from app.operate.doctor import CODES, Examination
+from parsers.contract import Parsed
+from tests.fakes import FakeKafka, FakeOffsets
+from tests.fakes.audits import CLEAN, RAW
+from tests.fakes.driver import FakeCluster
+from tests.fakes.patients import END, Patient, broken
+from tests.fakes.pauses import PausedFor
+from tests.support.docs import ROOT
+
+PARTS = ["lag", "configuration", "preflight", "status", "transactions", "flow", "audit"]
+
+
+def found(report: Examination) -> list[tuple[str, str, str]]:
+    return [(each.severity.value, ", ".join(each.where), each.what) for each in report.findings]
+
+
+def notes(report: Examination) -> dict[str, str]:
+    return {each.part: each.note for each in report.parts}
+
+
+def test_a_healthy_service() -> None:
+    """Each part says what it has seen, nothing is wrong, and nothing has changed."""
+    patient = Patient()
+
+    report = patient.examine()
+
+    assert (0, []) == (report.code, found(report))
+    assert {
+        "lag": "1 partitions, lag 0, at most 0.0 s",
+        "configuration": "0 samples",
+        "preflight": "3 checks are ok",
+        "status": "the address of the service is not known: see --status",
+        "transactions": "0 are open",
+        "flow": "watched for 3 s",
+        "audit": "9 of the newest records",
+    } == notes(report)
+    assert [] == patient.kafka.fenced
+
+
+def test_the_report_as_json() -> None:
+    """One object with findings and parts."""
+    patient = Patient()
+    patient.works = lambda: None
+
+    value = json.loads(json.dumps(patient.examine().as_json()))
+
+    assert ["version", "group", "findings", "parts"] == list(value)
+    (finding,) = value["findings"]
+    assert ["severity", "what", "where", "cure"] == list(finding)
+    assert ("warns", ["the group"]) == (finding["severity"], finding["where"])
+    assert {"part": "flow", "note": "watched for 3 s", "findings": 1} in value["parts"]
+
+
+@pytest.mark.parametrize(
+    ("instrument", "part"),
+    [("first_records", "lag"), ("parse", "configuration"), ("open_transactions", "transactions"), ("cleanse", "audit")],
+)
+def test_a_part_that_breaks_hides_no_other(instrument: str, part: str) -> None:
+    """A bug is a finding with its place, and without its text, which may quote a record."""
+    patient = Patient("parser.samples=[{line: x, output: y}]")
+    works = patient.instruments()._replace(parse=lambda lines: parsed(lines, "y"))
+    broke = works._replace(**{instrument: Broken() if instrument == "first_records" else broken})  # type: ignore[arg-type]  # whichever it is
+    patient.kafka.committed[RAW] = CommittedOffset(END - 1)  # so that a first record is read
+
+    healthy, report = patient.examine(works), patient.examine(broke)
+
+    assert 0 == healthy.code
+    (finding,) = set(found(report)) - set(found(healthy))
+    assert ("unknown", part) == finding[:2]
+    assert finding[2].startswith("an unexpected ZeroDivisionError in patients.py:")
+    assert PARTS == [each.part for each in report.parts]
+    assert [part] == [each.part for each in report.parts if not each.note]
+    assert 4 == report.code
+    assert "SECRET" not in str(report)
+
+
+class Broken:
+    times = staticmethod(broken)
+
+
+def parsed(lines: pa.BinaryArray, line: str) -> Parsed:
+    """Return the outcome of a parser that makes the same of every line."""
+    rows = np.arange(len(lines), dtype=np.int32)
+    none, text = np.array([], np.int32), pa.array([], pa.string())
+    return Parsed(pa.array([line.encode()] * len(lines), pa.binary()), rows, none, text, text)
+
+
+def test_a_right_that_is_missing_hides_no_other() -> None:
+    """It is a finding with the command that grants it."""
+    patient = Patient()
+    refused = patient.instruments()._replace(open_transactions=refuse)
+    patient.works = lambda: None
+
+    report = patient.examine(refused)
+
+    assert ("unknown", "transactions", "Winnow lacks Read on topic '__transaction_state'") in found(report)
+    assert "kafka-acls …" in [each.cure for each in report.findings]
+    assert "warns" in [each.severity for each in report.findings]
+
+
+def refuse(_since: int) -> list[OpenTransaction]:
+    raise NotAllowed("Winnow lacks Read on topic '__transaction_state'", "kafka-acls …")
+
+
+def test_a_store_that_is_down() -> None:
+    """The service could not work, so the code is 3. The parts that need no offsets are examined."""
+    patient = Patient()
+    down = Unreachable("redis does not answer", "start it")
+    patient.kafka.load = partial(raising, down)  # type: ignore[method-assign]
+    patient.open = [OpenTransaction(RAW, "ongoing", 0, 1, 1)]
+
+    report = patient.examine()
+
+    assert 3 == report.code
+    assert ("refuses", "Kafka", "redis does not answer") == found(report)[0]
+    assert ("unknown", "lag, flow, audit", "redis does not answer") in found(report)
+    assert "1 are open" == notes(report)["transactions"]
+    assert ["wrong"] == [each.severity for each in report.findings if "raw-0" in each.where]
+
+
+def raising(error: Exception, *_: object, **__: object) -> dict[Partition, CommittedOffset]:
+    raise error
+
+
+def test_what_a_preflight_finds() -> None:
+    """Refusals and warnings keep their cures; what is all right is only counted."""
+    patient = Patient()
+    patient.kafka.clusters = cluster = FakeCluster()
+    cluster.rights = {"g.pause": frozenset()}
+
+    warned = patient.examine()
+    cluster.rights["raw"] = frozenset({"Describe", "DescribeConfigs"})
+    refused = patient.examine()
+
+    assert (0, "warns") == (warned.code, found(warned)[0][0])
+    assert (3, "refuses", "Winnow lacks Read on topic 'raw'") == (
+        refused.code,
+        found(refused)[0][0],
+        found(refused)[0][2],
+    )
+    assert refused.findings[0].cure.startswith("kafka-acls --bootstrap-server there:9092 --add ")
+
+
+def test_a_blocked_partition_is_said_once() -> None:
+    """The preflight and the lag find the same."""
+    patient = Patient()
+    patient.kafka.watermark[RAW] = (5, END)
+    patient.kafka.committed[RAW] = CommittedOffset(3)
+
+    report = patient.examine()
+
+    assert 1 == report.code
+    assert [("wrong", "raw-0@3", "offsets 3 to 4 (at most 2) were deleted before they were read")] == found(report)
+
+
+def test_a_service_that_is_down_or_paused() -> None:
+    """If nothing is committed while records wait, no service works, unless it is paused."""
+    patient = Patient()
+    patient.kafka.committed[RAW] = CommittedOffset(END - 2)
+    patient.works = lambda: None
+
+    down = patient.examine()
+    patient.kafka.pauses = PausedFor(2)
+    paused = patient.examine()
+
+    silent = "no service works: no offset was committed within 3 s, and 2 wait in 1 partitions"
+    assert (1, [("wrong", "the group", silent)]) == (down.code, found(down))
+    assert (0, [("warns", "the group", "paused since 1970-01-01T00:00:05+00:00, from ops 1")]) == (
+        paused.code,
+        found(paused),
+    )
+
+
+def test_retention_is_near() -> None:
+    """The age of the first unread record is compared with the topic's retention."""
+    patient = Patient()
+    patient.kafka.committed[RAW] = CommittedOffset(END - 2)
+    patient.first_records.known[RAW] = round((time.time() - 3_000) * 1000)
+    patient.kafka.retention_ms = 4_000_000
+
+    report = patient.examine()
+
+    assert 1 == report.code
+    assert "its first unread record is 3000 s old and will be deleted in " in found(report)[0][2]
+
+
+def test_readers_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody's transaction is open in the sink."""
+    monkeypatch.setattr("app.operate.audit.STABLE_SECONDS", 0.0)
+    patient = Patient()
+    patient.kafka.outputs[Partition("clean", 1)] = Watermarks(0, 3, 4)
+
+    assert ("wrong", "clean-1@3") in [each[:2] for each in found(patient.examine())]
+
+
+def test_a_lost_line_is_found() -> None:
+    """The command audits from the first sampled record on."""
+    patient = Patient()
+    del patient.lines[4]
+
+    report = patient.examine()
+
+    assert [("wrong", "raw-0@4", "the sink has no line of this record, nor a dead letter")] == found(report)
+    assert "winnow audit -c winnow.yaml --from 1970-01-01T00:00:00.000Z" == report.findings[0].cure
+
+
+def test_only_what_has_its_output_near_the_end_is_audited() -> None:
+    """The times of the last records of the sink bound what is read of it."""
+    patient = Patient()
+    patient.kafka.outputs[CLEAN] = Watermarks(0, 2 * DEPTH, 2 * DEPTH)
+    patient.first_lines.known[CLEAN] = 5_000
+    asked: list[int] = []
+
+    def offsets_at(partitions: Iterable[Partition], milliseconds: int) -> dict[Partition, int | None]:
+        asked.append(milliseconds)
+        return dict.fromkeys(partitions)
+
+    patient.kafka.offsets_at = offsets_at  # type: ignore[method-assign]
+
+    report = patient.examine()
+
+    assert [5_000] == asked
+    assert "no committed record is recent enough" == notes(report)["audit"]
+
+
+def test_a_mirror_that_differs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is compared with the offsets of the first look. With two clusters the source's group is one of the mirrors."""
+    patient, behind, down = (
+        Patient("sink.kafka.bootstrap.servers=there:1", "offsets.mirrors=[{name: x}]"),
+        FakeKafka({}),
+        0,
+    )
+    behind.committed[RAW] = CommittedOffset(2)
+    opened = []
+
+    def open_store(plugin: object, context: object) -> FakeOffsets:
+        opened.append(plugin)
+        if down:
+            raise Unreachable("it is down", "start it")
+        return FakeOffsets(behind)
+
+    monkeypatch.setattr("app.operate.doctor.open_store", open_store)
+    report = patient.examine()
+    down = 1
+    unknown = patient.examine()
+
+    assert {"mirror source", "mirror x"} <= notes(report).keys()
+    assert [("warns", "raw-0", f"mirror {name} has offset 2, but kafka has 9") for name in ("source", "x")] == found(
+        report
+    )
+    assert ("unknown", "mirror source, mirror x", "it is down") in found(unknown)
+
+
+def test_samples_with_another_outcome(tmp_path: Path) -> None:
+    """They are counted, and not quoted, as they may be real lines."""
+    patient = Patient("parser.samples=[{line: SECRET, output: SECRET}, {line: SECRET, output: y}]")
+
+    report = patient.examine(patient.instruments()._replace(parse=lambda lines: parsed(lines, "y")))
+
+    assert [("wrong", "parser.samples", "1 of 2 samples have another outcome than expected")] == found(report)
+    assert "SECRET" not in str(report)
+
+
+def test_without_transactions_none_is_sought() -> None:
+    """At-least-once has no transactional id."""
+    assert "transactions" not in notes(Patient("delivery.guarantee=at-least-once").examine())
+
+
+def test_what_the_running_service_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its problems join the others. One that does not answer where the configuration says may be elsewhere."""
+    patient = Patient("http.enabled=true")
+    problem = {"cause": "stuck", "cure": "mend it", "topic": "raw", "partition": 0, "offset": 5}
+    answers = {"phase": "running", "now": 0.0, "problems": [problem]}
+    monkeypatch.setattr(served, "status", lambda url, group: answers if (url, group) == (HERE, "g") else None)
+    told = patient.examine()
+    monkeypatch.setattr(served, "status", partial(raising, Unreachable("no service answers", "see --status")))
+    elsewhere = patient.examine()
+    patient.url = "http://there:1"
+    asked_for = patient.examine()
+
+    assert (1, [("wrong", "raw-0@5", "stuck")]) == (told.code, found(told))
+    assert answers == told.facts["status"]
+    assert (0, [], "no service answers") == (elsewhere.code, found(elsewhere), notes(elsewhere)["status"])
+    assert (4, [("unknown", "status", "no service answers")]) == (asked_for.code, found(asked_for))
+
+
+HERE = "http://127.0.0.1:8090"
+
+
+def test_cures_name_the_configuration_file(tmp_path: Path) -> None:
+    """They can be copied."""
+    file = tmp_path / "mine.yaml"
+    file.write_text(json.dumps({}))
+    patient = Patient()
+    assignments = ["group.id=g", "source.topics=raw", "sink.topic=clean", "dead.letters.topic=dead"]
+    patient.loaded = read(file, [*assignments, "kafka.bootstrap.servers=x:1", "http.enabled=false"], {})
+    patient.works = lambda: None
+
+    assert [f"start the service: winnow run -c {file}"] == [each.cure for each in patient.examine().findings]
+
+
+def test_a_code_for_each_severity() -> None:
+    """Wrong beats unknown, and a warning is not an error, as in `winnow check`."""
+    assert list(Severity) == list(CODES)
+    assert [3, 1, 4, 0] == list(CODES.values())
+
+
+def test_a_missing_sink_is_said() -> None:
+    """The service would refuse to run."""
+    patient = Patient()
+    patient.kafka.sink_gone = NotUsable("topic 'clean' does not exist", "create it")
+
+    assert 3 == patient.examine().code
+
+
+def test_the_fields_of_the_json_are_in_its_page() -> None:
+    """A program can rely on them."""
+    patient = Patient()
+    patient.works = lambda: None
+    page = (ROOT / "docs/doctor.md").read_text()
+
+    listed = re.findall(r"^\| `([a-z]+(?:\[\]\.[a-z]+)?)(?:\[\])?` \|", page.partition("## JSON")[2], re.MULTILINE)
+
+    value = patient.examine().as_json()
+    fields = [name for name in value if not isinstance(value[name], list)]
+    fields += [f"{name}[].{key}" for name in value if isinstance(value[name], list) for key in value[name][0]]
+    assert fields == listed
+
+
+def test_every_part_is_in_its_page() -> None:
+    """In the order of the examination."""
+    page = (ROOT / "docs/doctor.md").read_text()
+
+    assert [*PARTS, "mirror NAME"] == re.findall(
+        r"^\| `([a-z]+|mirror NAME)` \|", page.partition("## F")[0], re.MULTILINE
+    )

@@ -1,0 +1,85 @@
+"""Asking a running service for its status."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+
+from app.errors import NotUsable, Unreachable
+from app.operate.served import address, status
+from app.runtime import Runtime
+from app.status.server import StatusServer
+from tests.fakes.driver import config
+from tests.unit.status.snapshots import NOW, SNAPSHOT
+
+
+@pytest.mark.parametrize(
+    ("assignments", "url"),
+    [
+        ([], "http://127.0.0.1:8090"),
+        (["http.address=0.0.0.0", "http.port=1"], "http://127.0.0.1:1"),
+        (["http.address='::'"], "http://[::1]:8090"),
+        (["http.port=0"], ""),
+        (["http.enabled=false"], ""),
+    ],
+)
+def test_where_the_service_answers(assignments: list[str], url: str) -> None:
+    """On this machine, if the configuration names a port."""
+    assert url == address(config(*assignments))
+
+
+def test_the_status_of_the_service() -> None:
+    """It is the document of `/api/status`; that of another group is refused."""
+    with StatusServer("127.0.0.1", 0, lambda: SNAPSHOT, Runtime(wall_clock=lambda: NOW)) as server:
+        found = status(server.url, "idc")
+        with pytest.raises(NotUsable, match="the service of another group answers"):
+            status(server.url, "g")
+
+    assert ("idc", "running", 3) == (found["group"], found["phase"], len(found["partitions"]))
+
+
+@pytest.fixture
+def stranger(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Return the URL of another server, which gives this answer."""
+    code, body = request.param
+
+    class Stranger(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(code)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Stranger) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("stranger", "cause"),
+    [
+        ((200, b"hello"), "something other than the status"),
+        ((200, b"[1]"), "something other than the status"),
+        ((200, b'{"version": 99, "now": 1}'), "something other than the status"),
+        ((404, b""), "answers 404"),
+    ],
+    indirect=["stranger"],
+)
+def test_another_server_is_not_the_service(stranger: str, cause: str) -> None:
+    """Whatever it answers is not taken for a status."""
+    with pytest.raises(NotUsable, match=cause):
+        status(stranger, "idc")
+
+
+def test_nothing_answers() -> None:
+    """Nor is any other protocol asked."""
+    with pytest.raises(Unreachable, match=r"no service answers at http://127.0.0.1:1"):
+        status("http://127.0.0.1:1", "idc")
+    with pytest.raises(NotUsable, match="is not an HTTP address"):
+        status("file:///etc/passwd", "idc")
