@@ -124,6 +124,8 @@ class Doctor:
         self._output_tools = KafkaTools.of(self._config.output_kafka)
         self._committed: Mapping[Partition, CommittedOffset] | None = None
         """The offsets at the first look; None if there was none."""
+        self._perhaps_open = self._config.delivery_guarantee is Guarantee.EXACTLY_ONCE
+        """Whether a transaction of the group may be open."""
         self._facts: dict[str, Any] = {}
 
     @property
@@ -216,6 +218,7 @@ class Doctor:
 
     def _transactions(self, say: Say) -> str:
         found = open_transactions(self._config, self._with.open_transactions)
+        self._perhaps_open = bool(found)
         _say(say, symptoms.of_transactions(found, self._config.transaction_timeout, time.time()))
         return f"{len(found)} are open"
 
@@ -227,7 +230,8 @@ class Doctor:
             say(Symptom(Severity.WARNS, str(pause), GROUP, f"to resume, run {RESUME}"))
         elif not is_local(self._clients.offsets):
             _say(say, symptoms.of_flow(before, offsets_of(self._config, self._clients), self._seconds))
-        _say(say, symptoms.of_readers(outputs, self._outputs(), self._seconds, self._output_tools))
+        now, ours = self._outputs(), self._perhaps_open
+        _say(say, symptoms.of_readers(outputs, now, self._seconds, self._output_tools, perhaps_ours=ours))
         return f"watched for {self._seconds:g} s"
 
     def _outputs(self) -> Mapping[Partition, Watermarks]:

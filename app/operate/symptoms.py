@@ -116,15 +116,26 @@ def _of_silence(waiting: Sequence[PartitionLag], seconds: float, *, blocked: boo
 
 
 def of_readers(
-    before: Mapping[Partition, Watermarks], now: Mapping[Partition, Watermarks], seconds: float, kafka: KafkaTools
+    before: Mapping[Partition, Watermarks],
+    now: Mapping[Partition, Watermarks],
+    seconds: float,
+    kafka: KafkaTools,
+    *,
+    perhaps_ours: bool,
 ) -> Iterator[Symptom]:
-    """Yield the partitions of the sink and the dead letters whose read_committed readers get nothing."""
+    """
+    Yield the partitions of the sink and the dead letters whose read_committed readers get nothing.
+
+    Args:
+        perhaps_ours: whether the group may have an open transaction, which a busy service ends within seconds.
+    """
+    severity = Severity.WARNS if perhaps_ours else Severity.WRONG
     for each, was in sorted(before.items()):
         if each in now and was.high_watermark > was.last_stable == now[each].last_stable:
             what = f"its readers wait: a transaction has been open here for {seconds:.0f} s or more"
             where = f"--topic {each.topic} --max-transaction-timeout {MAX_TRANSACTION_MINUTES}"
             cure = f"see winnow transactions ls -c {FILE}; if it lists none, {kafka.find_hanging(where)}"
-            yield Symptom(Severity.WRONG, what, _place(each, was.last_stable), cure)
+            yield Symptom(severity, what, _place(each, was.last_stable), cure)
 
 
 def of_transactions(found: Iterable[OpenTransaction], timeout: float, now: float) -> Iterator[Symptom]:

@@ -212,7 +212,12 @@ def test_readers_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     patient = Patient()
     patient.kafka.outputs[Partition("clean", 1)] = Watermarks(0, 3, 4)
 
-    assert ("wrong", "clean-1@3") in [each[:2] for each in found(patient.examine())]
+    strange = patient.examine()
+    patient.open = [OpenTransaction(RAW, "ongoing", round(time.time() * 1000), 1, 1)]
+    ours = patient.examine()
+
+    assert (1, [("wrong", "clean-1@3")]) == (strange.code, [each[:2] for each in found(strange)])
+    assert (0, [("warns", "clean-1@3")]) == (ours.code, [each[:2] for each in found(ours)])
 
 
 def test_a_lost_line_is_found() -> None:

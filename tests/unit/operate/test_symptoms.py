@@ -111,11 +111,14 @@ def test_readers_that_wait() -> None:
     stuck = {A: Watermarks(0, 5, 9), B: Watermarks(0, 5, 9)}
     now = {A: Watermarks(0, 5, 11), B: Watermarks(0, 8, 11)}
 
-    (found,) = symptoms.of_readers(stuck, now, 3, TOOLS)
+    (found,) = symptoms.of_readers(stuck, now, 3, TOOLS, perhaps_ours=False)
+    (ours,) = symptoms.of_readers(stuck, now, 3, TOOLS, perhaps_ours=True)
 
     assert ("wrong", "raw-0@5") == (found.severity, found.where)
+    assert ("warns", "raw-0@5") == (ours.severity, ours.where), "a busy service may be about to commit"
     assert "kafka-transactions --bootstrap-server there:9092 find-hanging --topic raw --max-tr" in found.cure
-    assert [] == list(symptoms.of_readers({A: Watermarks(0, 9, 9)}, {A: Watermarks(0, 9, 9)}, 3, TOOLS))
+    ended = {A: Watermarks(0, 9, 9)}
+    assert [] == list(symptoms.of_readers(ended, ended, 3, TOOLS, perhaps_ours=False))
 
 
 def test_a_transaction_that_outlives_its_timeout() -> None:
