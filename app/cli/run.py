@@ -32,7 +32,6 @@ def run(file: Path | None, assignments: tuple[str, ...], until_end: bool, stand_
     config.clear_environment()
     from app.driver.clients import Rounds
     from app.driver.stop import Stop
-    from app.spark.job import start_rounds
 
     # Spark starts Python workers with this interpreter, by default the driver's own.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -41,6 +40,8 @@ def run(file: Path | None, assignments: tuple[str, ...], until_end: bool, stand_
     stop.on_signals()
 
     def rounds() -> Rounds:
+        from app.spark.job import start_rounds  # takes seconds to import on a busy machine; the page is up by now
+
         return start_rounds(settings.spark, settings.group_id, submitted=submitted)
 
     return service(settings, rounds, stop).run(until_end=until_end, stand_by=stand_by)

@@ -30,6 +30,7 @@ from app.driver.workload import Workload
 from app.errors import NotAllowed, NotUsable, SparkFailed, Superseded, Unreachable
 from app.model import Assignment, Attempt, Guarantee, OffsetRange, Outcome, Partition, TaskConfig, latest
 from app.runtime import REAL, Runtime
+from app.status.snapshot import Step
 
 T = TypeVar("T")
 # Spark gives up on a round after one task has failed eight times.
@@ -93,19 +94,25 @@ class Service:
         self._tracker.started()
         try:
             warnings = self._as_soon_as_kafka_answers(lambda: refuse(self._preflight.rights()))
+            self._tracker.waits_for(Step.OFFSETS)
             config, workload = self._stand_by(for_equals=stand_by, refuse=until_end and not stand_by)
+            self._tracker.waits_for(Step.SETTINGS)
             topics = {each.topic for each in workload.committed}
             warnings += self._as_soon_as_kafka_answers(lambda: refuse(self._preflight.settings(topics)))
             self._tracker.warned(warnings)
             takes_over = self._takes_over(workload.ranges)
             if not takes_over:
+                self._tracker.waits_for(Step.FENCING)
                 self._clear_leftovers(workload)
             self._as_soon_as_kafka_answers(self._renewal.learn)
+            self._tracker.waits_for(Step.SPARK)
             # Starting Spark takes many seconds on a busy machine. If we stop first, its JVM ends with this process.
             rounds = self._await(self._start_rounds)
             if takes_over:
+                self._tracker.waits_for(Step.WORKERS)
                 self._await(rounds.warm_up)
                 config, workload = self._discover()
+            self._tracker.waits_for(Step.ROUND)
             return self._rounds(rounds, config, workload, until_end=until_end)
         except Stopped:
             return 0

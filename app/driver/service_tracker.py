@@ -11,7 +11,7 @@ from app.model import Owner, Partition
 from app.offsets.metadata import Counts, OffsetMetadata
 from app.offsets.times import NO_TIME, TaskTimes
 from app.runtime import Runtime
-from app.status.snapshot import About, Phase, Problem, Snapshot
+from app.status.snapshot import About, Phase, Problem, Snapshot, Step
 
 Listener = Callable[[Snapshot, Snapshot], None]
 """Called with the snapshots before and after a change."""
@@ -25,7 +25,7 @@ class ServiceTracker:
         self._listeners = tuple(listeners)
         self._about = about
         now = runtime.wall_clock()
-        self.snapshot = Snapshot(at=now, alive=now, group=group, started=now)
+        self.snapshot = Snapshot(at=now, alive=now, group=group, started=now, step_since=now)
         self._changing = threading.Lock()
         self.taken: Mapping[Partition, Owner] = {}
         """The partitions that a later generation has taken over."""
@@ -34,6 +34,11 @@ class ServiceTracker:
 
     def started(self) -> None:
         self._publish(about=self._about)
+
+    def waits_for(self, step: Step) -> None:
+        """Record what the start waits for from now on."""
+        if step is not self.snapshot.step:
+            self._publish(step=step, step_since=self._now())
 
     def beat(self) -> None:
         """Record that the service is alive. Listeners are not called, because nothing has changed."""

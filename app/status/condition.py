@@ -3,6 +3,7 @@ One word for the condition of each partition, without thresholds to configure.
 
 A partition is *ok* if, at least once, everything that was waiting at one point of the window is done by the next.
 Otherwise it is *stalled* if its offset does not move, else *catching up* or *falling behind* by the trend of its lag.
+While Kafka does not respond, its condition is *unknown*; until the service works, its records are *waiting*.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from itertools import pairwise
 from statistics import linear_regression
 from typing import NamedTuple
 
-from app.status.snapshot import PartitionState, PartitionStatus
+from app.status.snapshot import PartitionState, PartitionStatus, Phase, Snapshot
 from app.status.window import WINDOW_SECONDS, Point
 
 # A window is complete once its first point is nearly that old; points come every few seconds.
@@ -29,6 +30,8 @@ class Condition(StrEnum):
     STALLED = "stalled"
     BLOCKED = "blocked"
     PAUSED = "paused"
+    UNKNOWN = "unknown"
+    WAITING = "waiting"
 
 
 class Judgement(NamedTuple):
@@ -38,12 +41,20 @@ class Judgement(NamedTuple):
     seconds_to_close: float | None = None
 
 
-def judge(status: PartitionStatus) -> Judgement:
-    points = status.points
+def judge(status: PartitionStatus, service: Snapshot) -> Judgement:
+    """Return the condition of a partition of the service, as the log, the metrics and the page name it."""
     if status.state is PartitionState.BLOCKED:
         return Judgement(Condition.BLOCKED)
     if status.state is PartitionState.PAUSED:
         return Judgement(Condition.PAUSED)
+    if service.outage is not None:
+        return Judgement(Condition.UNKNOWN)
+    if service.phase is Phase.STARTING and status.lag:
+        return Judgement(Condition.WAITING)
+    return _judge_flow(status.points)
+
+
+def _judge_flow(points: Sequence[Point]) -> Judgement:
     if not points or _keeps_up(points):
         return Judgement(Condition.OK)
     if points[-1].done == points[0].done:
@@ -56,10 +67,13 @@ def judge(status: PartitionStatus) -> Judgement:
     return Judgement(Condition.CATCHING_UP, _lag(points[-1]) / closing)
 
 
-def records_per_second(points: Sequence[Point]) -> float:
-    """Return the records read per second, averaged over the window."""
+def records_per_second(status: PartitionStatus, service: Snapshot) -> float | None:
+    """Return the records read per second, averaged over the window; None if nothing flows or no rate is known."""
+    points = status.points
+    if status.state is PartitionState.PAUSED or service.outage is not None:
+        return None
     if len(points) < 2 or points[-1].at <= points[0].at:
-        return 0.0
+        return None
     return max(0, points[-1].records - points[0].records) / (points[-1].at - points[0].at)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from app.offsets.metadata import Counts
 from app.offsets.times import TaskTimes
 from app.status.condition import judge, records_per_second
-from app.status.health import not_alive, not_ready
+from app.status.health import not_alive, not_ready, situation
 from app.status.metrics import PARTITIONS
 from app.status.snapshot import VERSION, PartitionStatus, Problem, RoundStatus, Snapshot
 
@@ -27,10 +27,12 @@ def document(snapshot: Snapshot, now: float) -> Document:
         "about": snapshot.about._asdict() | {"build": snapshot.about.build._asdict()},
         "phase": snapshot.phase,
         "cause": snapshot.cause,
+        "service": _service(snapshot, now),
         "paused": None if snapshot.paused is None else snapshot.paused._asdict(),
         "not_alive": not_alive(snapshot, now),
         "not_ready": not_ready(snapshot),
         "lag": snapshot.lag,
+        "records_per_second": _total_rate(snapshot),
         "totals": _counts(snapshot.totals),
         "tasks": [_task(number, times) for number, times in sorted(snapshot.tasks.items())],
         "problems": [_problem(each) for each in snapshot.problems],
@@ -38,14 +40,26 @@ def document(snapshot: Snapshot, now: float) -> Document:
         "round": None if snapshot.round is None else _round(snapshot.round),
         "ended_rounds": [_round(each) for each in snapshot.ended],
         "endings": dict(snapshot.endings),
-        "partitions": [_partition(each, now) for _, each in sorted(snapshot.partitions.items())],
+        "partitions": [_partition(each, snapshot, now) for _, each in sorted(snapshot.partitions.items())],
         "mirrors": [each._asdict() for each in snapshot.mirrors],
         "hour": [each._asdict() for each in snapshot.hour],
     }
 
 
-def _partition(status: PartitionStatus, now: float) -> Document:
-    condition, seconds_to_close = judge(status)
+def _service(snapshot: Snapshot, now: float) -> Document:
+    current = situation(snapshot, now)
+    known = current._asdict() | {"problem": None if current.problem is None else _problem(current.problem)}
+    return known | {"detail": "" if current.problem is None else current.problem.detail}
+
+
+def _total_rate(snapshot: Snapshot) -> float | None:
+    rates = [records_per_second(each, snapshot) for each in snapshot.partitions.values()]
+    known = [each for each in rates if each is not None]
+    return sum(known) if known else None
+
+
+def _partition(status: PartitionStatus, snapshot: Snapshot, now: float) -> Document:
+    condition, seconds_to_close = judge(status, snapshot)
     return {
         **status.partition.as_json(),
         **{metric.field: metric.value(status, now) for metric in PARTITIONS if metric.field},
@@ -53,7 +67,7 @@ def _partition(status: PartitionStatus, now: float) -> Document:
         "since": status.since,
         "condition": condition,
         "seconds_to_close": seconds_to_close,
-        "records_per_second": records_per_second(status.points),
+        "records_per_second": records_per_second(status, snapshot),
         "rate_limit": status.rate_limit,
         "log_start": status.log_start,
         "last_stable": status.last_stable,

@@ -1,8 +1,18 @@
-"""The liveness and readiness of the service."""
+"""
+What the service does now, whether that is well, and what is safe meanwhile.
+
+The page, `/api/status`, the probes and `winnow_ready` say it with the same words.
+"""
 
 from __future__ import annotations
 
-from app.status.snapshot import Phase, Snapshot
+from enum import StrEnum
+from typing import NamedTuple
+
+from app.cures import RESUME
+from app.model import Guarantee
+from app.status.condition import Condition, judge
+from app.status.snapshot import Phase, Problem, Snapshot
 
 # A look at Kafka takes half a minute if all its requests time out.
 ALIVE_SECONDS = 55.0
@@ -10,6 +20,58 @@ ALIVE_SECONDS = 55.0
 START_SECONDS = 300.0
 BEHIND_LATER = "a later generation is working for this group; this service stands by until it is gone"
 BEHIND_EQUAL = "another service is working for this group; this one stands by until it is gone"
+
+
+class Level(StrEnum):
+    """How much an operator should care."""
+
+    GOOD = "good"
+    BUSY = "busy"
+    WARNING = "warning"
+    BAD = "bad"
+
+
+LEVELS = {
+    Condition.BLOCKED: Level.BAD,
+    Condition.STALLED: Level.BAD,
+    Condition.FALLING_BEHIND: Level.WARNING,
+    Condition.PAUSED: Level.WARNING,
+    Condition.UNKNOWN: Level.WARNING,
+    Condition.WAITING: Level.BUSY,
+    Condition.CATCHING_UP: Level.BUSY,
+    Condition.OK: Level.GOOD,
+}
+"""The conditions of partitions, the worst first."""
+
+SAFE = {
+    Guarantee.EXACTLY_ONCE: "No record is lost or written twice: lines, dead letters and offset share one transaction.",
+    Guarantee.AT_LEAST_ONCE: "No record is lost: an offset is saved after its lines. Later lines are written again.",
+}
+
+
+class Situation(NamedTuple):
+    """
+    What the service does now.
+
+    Args:
+        word: `outage`, `hangs`, `starting`, `standing by`, `handing over`, `stopping`, `stopped`, `paused`; or, while
+            it works, the condition of its worst partition.
+        ready: whether it does what an operator wants of it.
+        says: the same as a sentence.
+        since: when it began, in seconds since the epoch; None if that is unknown.
+        happening: what happens without an operator; empty if that is obvious.
+        safe: what is safe meanwhile; empty if nothing is in doubt.
+        problem: its cause; None if nothing is wrong.
+    """
+
+    word: str
+    level: Level
+    ready: bool
+    says: str
+    since: float | None = None
+    happening: str = ""
+    safe: str = ""
+    problem: Problem | None = None
 
 
 def not_alive(snapshot: Snapshot, now: float) -> str:
@@ -22,13 +84,62 @@ def not_alive(snapshot: Snapshot, now: float) -> str:
 def not_ready(snapshot: Snapshot) -> str:
     """Return why the service is not working; empty if it is. A blocked partition does not affect readiness."""
     if snapshot.outage is not None:
-        return f"Kafka is not responding: {snapshot.outage}"
-    if snapshot.phase is Phase.STARTING and snapshot.paused is not None:
-        return ""  # as an operator wants it
-    if snapshot.phase is Phase.STARTING and snapshot.taken:
-        return BEHIND_LATER
-    if snapshot.phase is Phase.STARTING and snapshot.rival is not None:
-        return BEHIND_EQUAL
-    if snapshot.phase is not Phase.RUNNING:
-        return "waiting for the first round" if snapshot.phase is Phase.STARTING else f"the service is {snapshot.phase}"
-    return ""
+        return str(snapshot.outage)
+    reason = _idle(snapshot)
+    return "" if reason is None or reason.ready else reason.says
+
+
+def situation(snapshot: Snapshot, now: float) -> Situation:
+    """Return what the service does at a time in seconds since the epoch."""
+    if not_alive(snapshot, now):
+        happening = "Restart the process. A liveness probe on /healthz does it by itself."
+        says = "the driver gives no sign of life"
+        return Situation("hangs", Level.BAD, False, says, snapshot.alive, happening, _safe(snapshot))
+    return _idle(snapshot) or _work(snapshot)
+
+
+def _idle(snapshot: Snapshot) -> Situation | None:
+    """Return what keeps a living service from work; None if it works."""
+    if snapshot.outage is not None:
+        return _outage(snapshot, snapshot.outage)
+    if snapshot.paused is not None and snapshot.phase in {Phase.STARTING, Phase.RUNNING}:
+        says = f"paused from {snapshot.paused.by}"
+        happening = f"Nothing is read until somebody resumes it: {RESUME}"
+        return Situation("paused", Level.WARNING, True, says, snapshot.paused.since / 1000, happening)
+    if snapshot.stands_by:
+        return _stand_by(snapshot)
+    return None if snapshot.phase is Phase.RUNNING else _before_or_after(snapshot)
+
+
+def _before_or_after(snapshot: Snapshot) -> Situation:
+    if snapshot.phase is Phase.STARTING:
+        return Situation("starting", Level.BUSY, False, f"starting: waits for {snapshot.step}", snapshot.step_since)
+    says = f"the service is {snapshot.phase}"
+    if snapshot.phase is Phase.LEAVING:
+        happening = "It works until another service takes over, or until handover.timeout."
+        return Situation("handing over", Level.BUSY, False, says, happening=happening)
+    return Situation(snapshot.phase, Level.BUSY, False, says)
+
+
+def _outage(snapshot: Snapshot, outage: Problem) -> Situation:
+    happening = "Tasks and driver try again every few seconds, and go on when it responds."
+    if snapshot.phase is Phase.STARTING:
+        happening = "The start tries again every few seconds, and goes on when it responds."
+    return Situation("outage", Level.BAD, False, outage.headline, outage.since, happening, _safe(snapshot), outage)
+
+
+def _stand_by(snapshot: Snapshot) -> Situation:
+    says = BEHIND_LATER if snapshot.taken else BEHIND_EQUAL
+    since = None if snapshot.rival is None else snapshot.rival.since
+    happening = "It starts to work when the other one has committed nothing for a minute."
+    return Situation("standing by", Level.GOOD, False, says, since, happening, problem=snapshot.rival)
+
+
+def _work(snapshot: Snapshot) -> Situation:
+    found = {judge(each, snapshot).condition for each in snapshot.partitions.values()}
+    worst = next((each for each in LEVELS if each in found), Condition.OK)
+    return Situation(worst, LEVELS[worst], True, "running")
+
+
+def _safe(snapshot: Snapshot) -> str:
+    return SAFE.get(Guarantee(snapshot.about.guarantee), "") if snapshot.about.guarantee else ""

@@ -87,7 +87,7 @@ def _outage(before: Snapshot, after: Snapshot) -> Iterator[Line]:
 def _others(before: Snapshot, after: Snapshot) -> Iterator[Line]:
     rival = after.rival
     if rival and (before.rival is None or _another_minute(before, after, rival.since)):
-        event = events.STANDING_BY if after.phase is Phase.STARTING else events.RIVAL
+        event = events.STANDING_BY if after.stands_by else events.RIVAL
         yield Line(event, {"rival": str(rival)})
     if after.taken and len(after.taken) != len(before.taken):
         fields = {
@@ -95,7 +95,7 @@ def _others(before: Snapshot, after: Snapshot) -> Iterator[Line]:
             "taken": len(after.taken),
             "partitions": len(after.partitions),
         }
-        yield Line(events.STANDING_BY if after.round is None else events.TAKEN_OVER, fields)
+        yield Line(events.STANDING_BY if after.stands_by else events.TAKEN_OVER, fields)
     if before.taken and not after.taken:
         yield Line(events.TAKEOVER_ABANDONED, {})
     if after.fenced and after.fenced is not before.fenced:
@@ -168,7 +168,7 @@ def _still(before: Snapshot, after: Snapshot, status: PartitionStatus) -> Iterat
         fields = {"waited_seconds": _waited(after, problem), "error": str(problem), **where}
         yield Line(events.PARTITION_BLOCKED if blocked else events.PARTITION_WAITING, fields)
     still_since = status.moved or after.started
-    if _another_minute(before, after, still_since) and judge(status).condition is Condition.STALLED:
+    if _another_minute(before, after, still_since) and judge(status, after).condition is Condition.STALLED:
         fields = {"seconds": round(after.at - still_since, 1), "lag": status.lag, "offset": status.committed, **where}
         yield Line(events.PARTITION_STALLED, fields)
 

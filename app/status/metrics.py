@@ -60,6 +60,7 @@ def _group_lag(status: PartitionStatus) -> int | None:
 
 
 BUILD = Labelled("winnow_build_info", "always 1; the labels name the versions that run", Build._fields)
+CONDITION = Labelled("winnow_partition_condition", f"condition: {_codes(CONDITIONS)}", ("topic", "partition"))
 DEAD_LETTERS = Labelled(
     "winnow_dead_letters_total", "records written to the dead-letter topic", ("topic", "partition", "reason")
 )
@@ -126,11 +127,6 @@ PARTITIONS: Sequence[Metric[PartitionStatus]] = (
     ),
     Metric("winnow_partition_state", f"state: {_codes(STATES)}", lambda p, _: STATES[p.state]),
     Metric(
-        "winnow_partition_condition",
-        f"condition: {_codes(CONDITIONS)}",
-        lambda p, _: CONDITIONS[judge(p).condition],
-    ),
-    Metric(
         "kafka_consumergroup_group_lag",
         "as in kafka-consumer-groups: offsets from the committed one to the high watermark",
         lambda p, _: _group_lag(p),
@@ -178,7 +174,7 @@ def described() -> Iterator[tuple[str, str, str]]:
     """Yield each metric with its labels and its meaning, for the documentation."""
     for of_partition in PARTITIONS:
         yield of_partition.name, "topic, partition", of_partition.meaning
-    for labelled in (DEAD_LETTERS, ROUNDS):
+    for labelled in (CONDITION, DEAD_LETTERS, ROUNDS):
         yield labelled.name, ", ".join(labelled.labels), labelled.meaning
     for of_task in TASKS:
         yield of_task.name, "task", of_task.meaning
@@ -200,6 +196,8 @@ def _lines(snapshot: Snapshot, now: float) -> Iterator[str]:
     statuses = [(_labels({"topic": at.topic, "partition": at.number}), status) for at, status in partitions]
     for metric in PARTITIONS:
         yield from _family(metric.name, metric.meaning, ((at, metric.value(status, now)) for at, status in statuses))
+    conditions = ((at, CONDITIONS[judge(status, snapshot).condition]) for at, status in statuses)
+    yield from _family(*CONDITION[:2], conditions)
     yield from _family(*DEAD_LETTERS[:2], _dead_letters(statuses))
     endings = ((_labels({"reason": ending.value}), count) for ending, count in snapshot.endings.items())
     yield from _family(*ROUNDS[:2], endings)

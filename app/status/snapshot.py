@@ -52,6 +52,18 @@ class Phase(StrEnum):
     STOPPED = "stopped"
 
 
+class Step(StrEnum):
+    """What a start waits for, in the order of the steps."""
+
+    RIGHTS = "Kafka's answers about rights and topics"
+    OFFSETS = "the group's offsets, and whether another service commits"
+    SETTINGS = "Kafka's answers about the settings of topics and brokers"
+    FENCING = "transactions of an earlier run to end"
+    SPARK = "Spark to start"
+    WORKERS = "Spark's workers to be ready to take partitions over"
+    ROUND = "the first tasks to start"
+
+
 class PartitionState(StrEnum):
     """The state of one partition."""
 
@@ -88,6 +100,16 @@ class Problem:
     def continuing(self, before: Problem | None) -> Problem:
         """Return the earlier of two equal problems, because `since` must not move."""
         return before if before is not None and str(before) == str(self) else self
+
+    @property
+    def headline(self) -> str:
+        """What fails, such as `Kafka is not responding`. After ` while `, a cause says what was asked of it."""
+        return self.cause.partition(" while ")[0]
+
+    @property
+    def detail(self) -> str:
+        """What was asked when it failed, and the answer; empty if the headline says all."""
+        return self.cause.partition(" while ")[2]
 
     def __str__(self) -> str:
         where = "" if self.partition is None else f"{self.partition}"
@@ -236,6 +258,8 @@ class Snapshot:
         alive: the last heartbeat; newer than `at` if nothing has changed since.
         looked: when the offsets were last read from Kafka; None before the first time.
         started: when the service started, in seconds since the epoch.
+        step: what the start waits for.
+        step_since: when that step began, in seconds since the epoch.
         cause: why it is stopping; empty while it runs.
         round: the last round; None before the first.
         ended: the last finished rounds, newest last.
@@ -257,6 +281,8 @@ class Snapshot:
     alive: float = 0.0
     looked: float | None = None
     phase: Phase = Phase.STARTING
+    step: Step = Step.RIGHTS
+    step_since: float = 0.0
     cause: str = ""
     partitions: Mapping[Partition, PartitionStatus] = field(default_factory=dict)
     round: RoundStatus | None = None
@@ -284,6 +310,11 @@ class Snapshot:
         )
         of_partitions = (status.problem for status in self.partitions.values())
         return [each for each in (self.outage, self.rival, *of_mirrors, *of_partitions) if each is not None]
+
+    @property
+    def stands_by(self) -> bool:
+        """Whether it leaves the work to another service, and has not worked yet."""
+        return self.phase is Phase.STARTING and (bool(self.taken) or self.rival is not None)
 
     @property
     def lag(self) -> int:

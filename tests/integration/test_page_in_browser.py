@@ -20,7 +20,7 @@ from app.offsets.metadata import Counts
 from app.offsets.times import Histogram, TaskTimes
 from app.runtime import REAL
 from app.status.server import StatusServer
-from app.status.snapshot import Ending, PartitionState, PartitionStatus, Phase, Problem, RoundStatus, Snapshot
+from app.status.snapshot import About, Ending, PartitionState, PartitionStatus, Phase, Problem, RoundStatus, Snapshot
 from app.status.window import Moment, Point
 from tests.browser import PROGRAM, Browser
 
@@ -31,6 +31,7 @@ pytestmark = [
 
 TOPIC = "raw-logs"
 RATE = 12_000
+PAUSES = "idc-cleansing.pause"
 
 
 def partition(number: int, now: float, *, lag: int, closing: int = 0) -> PartitionStatus:
@@ -104,6 +105,15 @@ def blocked() -> Snapshot:
     return snapshot(*(waits if n == 3 else partition(n, now, lag=0) for n in range(8)))
 
 
+def away() -> Snapshot:
+    """Kafka has not responded for 43 s, while the partitions were catching up."""
+    now = REAL.wall_clock()
+    asked = f"while reading the offsets of group {PAUSES!r}: Local: Timed out"
+    outage = Problem(f"Kafka is not responding {asked}", "", now - 43)
+    about = About(guarantee="exactly-once", sources=(TOPIC,), sink="clean-logs", dead_letters="raw-logs.dlq")
+    return replace(catching_up(), outage=outage, looked=now - 45, about=about)
+
+
 class Shown:
     """What the server shows. A test may change it."""
 
@@ -131,6 +141,8 @@ def picture(browser: Browser, name: str) -> None:
 
 STATE = "document.getElementById('state')"
 ROWS = "document.querySelectorAll('#partitions tr').length"
+OLD = "document.getElementById('figures').classList.contains('old')"
+RATES = "[...document.querySelectorAll('#partitions tr')].map(each => each.children[4].textContent)"
 FITS = "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
 
 
@@ -139,7 +151,7 @@ def test_it_renders_and_updates(tmp_path: Path) -> None:
     shown = Shown(quiet())
     with page(shown, tmp_path) as (browser, server):
         browser.value("window.mark = 'the same page'")
-        assert "ok" == browser.value(f"{STATE}.className")
+        assert "good" == browser.value(f"{STATE}.className")
         assert "running · 8 ok · lag 0" == browser.value(f"{STATE}.textContent")
         assert 8 == browser.value(ROWS)
         assert ["srcip", "empty", "no_marker"] == browser.value(
@@ -153,24 +165,46 @@ def test_it_renders_and_updates(tmp_path: Path) -> None:
         picture(browser, "quiet")
 
         shown.now = catching_up()
-        browser.until(f"{STATE}.className === 'catching-up'")
+        browser.until(f"{STATE}.className === 'busy'")
         assert "done in" in browser.value("document.querySelector('#partitions .catching-up').textContent")
         picture(browser, "catching-up")
 
         shown.now = blocked()
-        browser.until(f"{STATE}.className === 'blocked'")
+        browser.until(f"{STATE}.className === 'bad'")
         assert "set out.of.range: earliest" == browser.value("document.querySelector('.problem code').textContent")
         assert "raw-logs-3" == browser.value("document.querySelector('#partitions td').textContent")
         assert "blocked · idc-cleansing · Winnow" == browser.value("document.title")
         picture(browser, "blocked")
 
         shown.now = replace(quiet(), paused=Pause(round((REAL.wall_clock() - 90) * 1000), "ops-1"))
-        browser.until(f"{STATE}.textContent.includes('paused from ops-1 for 1.5 min; to resume, run winnow resume')")
+        browser.until(f"{STATE}.textContent.includes('paused from ops-1 · for 1.5 min, since ')")
+        assert "winnow resume" in browser.value("document.getElementById('happening').textContent")
 
         assert "the same page" == browser.value("window.mark")
         assert [] == browser.errors
         server.__exit__(None, None, None)
-        browser.until(f"{STATE}.textContent.startsWith('the driver has not responded for')")
+        browser.until(f"{STATE}.textContent.startsWith('the driver does not respond · for ')")
+        assert browser.value(OLD)
+
+
+def test_an_outage_is_said_once(tmp_path: Path) -> None:
+    """It says since when Kafka is away, what happens and what is safe; what nobody knows is neither green nor a rate."""
+    shown = Shown(away())
+    with page(shown, tmp_path) as (browser, _):
+        text = browser.value("document.body.innerText")
+        assert browser.value(f"{STATE}.textContent").startswith("Kafka is not responding · for 4")
+        assert (1, 1) == (text.count("is not responding"), text.count(PAUSES))
+        assert "try again every few seconds" in text
+        assert "No record is lost or written twice" in text
+        assert browser.value(OLD)
+        assert {"\u2013"} == set(browser.value(RATES))
+        assert 0 == browser.value("document.querySelectorAll('#partitions .ok, .problem').length")
+        picture(browser, "outage")
+
+        shown.now = replace(catching_up(), outage=None)
+        browser.until(f"{STATE}.className === 'busy'")
+        assert not browser.value(OLD)
+        assert [] == browser.errors
 
 
 @pytest.mark.parametrize("dark", [False, True])

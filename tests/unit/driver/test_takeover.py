@@ -31,6 +31,7 @@ from app.offsets.metadata import OffsetMetadata
 from app.offsets.times import NO_TIME, TaskReport
 from app.runtime import REAL
 from app.status import log
+from app.status.snapshot import Step
 from tests.fakes.driver import DriverKafka, FakeRound, FakeRounds, Result, config, works
 from tests.fakes.simulation import SimulatedStop, SimulatedTime
 
@@ -195,6 +196,24 @@ class TestTheLater:
         assert rounds.warm
         assert [] == kafka.fenced
         assert [True] * len(rounds.rounds[0]) == [each.takes_over for each in rounds.rounds[0]]
+
+    @pytest.mark.parametrize(
+        ("owner", "last"), [(EARLIER, [Step.SPARK, Step.WORKERS]), (ME, [Step.FENCING, Step.SPARK])]
+    )
+    def test_a_start_says_what_it_waits_for(self, owner: Owner, last: list[Step]) -> None:
+        """Each step begins when the one before has ended; only a take-over waits for workers instead of a fence."""
+        kafka, seen = DriverKafka(p0=(0, 10)), []
+        kafka.committed = {A: owned(3, owner)}
+        flow = SimulatedService(kafka, FakeRounds(works(kafka)))
+        flow.tracker = StatusTracker(
+            "g", [lambda _, after: seen.append((after.step, after.step_since))], flow.time.runtime
+        )
+
+        flow.run(until_end=True)
+
+        steps = [step for step, _ in dict.fromkeys(seen)]
+        assert [Step.RIGHTS, Step.OFFSETS, Step.SETTINGS, *last, Step.ROUND] == steps
+        assert sorted(since for _, since in seen) == [since for _, since in seen]
 
     @pytest.mark.parametrize("owner", [ME, Owner(1, "there", "clean", 2)])
     def test_a_restart_takes_nothing_over(self, owner: Owner) -> None:

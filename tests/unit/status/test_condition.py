@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from app.model import Partition
 from app.status.condition import Condition, judge, records_per_second
-from app.status.snapshot import PartitionState, PartitionStatus
+from app.status.snapshot import PartitionState, PartitionStatus, Phase, Problem, Snapshot
 from app.status.window import HOUR_SECONDS, WINDOW_SECONDS, Moment, Point, with_moment, with_point
 
 P = Partition("raw", 0)
+WORKING = Snapshot(at=1_300.0, group="idc", started=1_000.0, phase=Phase.RUNNING)
+AWAY = replace(WORKING, outage=Problem("Kafka is not responding while reading offsets: timed out", "", 1_200.0))
+STARTING = replace(WORKING, phase=Phase.STARTING)
 
 
 def seen(
@@ -42,12 +46,12 @@ FLOWS: dict[str, Flow] = {
 @pytest.mark.parametrize(("end", "done", "word"), FLOWS.values(), ids=FLOWS)
 def test_the_word_for_a_flow(end: Callable[[float], float], done: Callable[[float], float], word: Condition) -> None:
     """After five minutes of such a flow, the partition has this condition, however often it is looked at."""
-    assert {word} == {judge(seen(end, done, every=every)).condition for every in (5, 10, 30)}
+    assert {word} == {judge(seen(end, done, every=every), WORKING).condition for every in (5, 10, 30)}
 
 
 def test_a_gap_that_closes_has_its_time() -> None:
     """A million behind, at 2,000 a second done and 1,000 new ones: 700,000 are left after five minutes."""
-    judgement = judge(seen(lambda t: 1_000_000 + 1_000 * t, lambda t: 2_000 * t))
+    judgement = judge(seen(lambda t: 1_000_000 + 1_000 * t, lambda t: 2_000 * t), WORKING)
 
     assert Condition.CATCHING_UP is judgement.condition
     assert 700 == pytest.approx(judgement.seconds_to_close)
@@ -55,25 +59,53 @@ def test_a_gap_that_closes_has_its_time() -> None:
 
 def test_a_start_is_not_a_stall() -> None:
     """Until the window is complete, a task without commits may still be opening."""
-    words = [judge(seen(lambda _: 500, lambda _: 0, seconds=s)).condition for s in (0, 10, 60, WINDOW_SECONDS)]
+    flows = [seen(lambda _: 500, lambda _: 0, seconds=s) for s in (0, 10, 60, WINDOW_SECONDS)]
+    words = [judge(each, WORKING).condition for each in flows]
 
     assert [Condition.CATCHING_UP] * 3 + [Condition.STALLED] == words
 
 
 def test_blocked_is_blocked() -> None:
     """A blocked partition is called that whatever its offsets do; one that was never seen is ok."""
-    assert Condition.BLOCKED is judge(PartitionStatus(P, PartitionState.BLOCKED, 0)).condition
-    assert Condition.OK is judge(PartitionStatus(P, PartitionState.PLANNED, 0)).condition
-    assert Condition.PAUSED is judge(PartitionStatus(P, PartitionState.PAUSED, 0)).condition
+    assert Condition.BLOCKED is judge(PartitionStatus(P, PartitionState.BLOCKED, 0), WORKING).condition
+    assert Condition.OK is judge(PartitionStatus(P, PartitionState.PLANNED, 0), WORKING).condition
+    assert Condition.PAUSED is judge(PartitionStatus(P, PartitionState.PAUSED, 0), WORKING).condition
+
+
+def test_what_nobody_sees_is_unknown() -> None:
+    """While Kafka does not respond, a partition is neither ok nor stalled; it stays blocked or paused."""
+    flowing, standing = seen(lambda _: 500, lambda _: 500), seen(lambda _: 500, lambda _: 0)
+
+    assert {Condition.UNKNOWN} == {judge(each, AWAY).condition for each in (flowing, standing)}
+    for state in (PartitionState.BLOCKED, PartitionState.PAUSED):
+        assert state.value == judge(replace(flowing, state=state), AWAY).condition
+
+
+def test_records_wait_for_a_start() -> None:
+    """However long a start or a stand-by lasts, what waits for it is not stalled; a partition without lag is ok."""
+    standing, idle = replace(seen(lambda _: 500, lambda _: 0), lag=500), seen(lambda _: 500, lambda _: 500)
+
+    assert Condition.WAITING is judge(standing, STARTING).condition
+    assert Condition.STALLED is judge(standing, WORKING).condition
+    assert Condition.OK is judge(idle, STARTING).condition
 
 
 def test_a_rate_is_that_of_the_window() -> None:
-    """Earlier speed does not count. There is no rate after a single look or if the count went back."""
+    """Earlier speed does not count, and a count that went back is no rate."""
     status = seen(lambda t: t, lambda t: 100 * t if t < 1_000 else 100_000 + 5 * (t - 1_000), seconds=3_600)
 
-    assert 5 == pytest.approx(records_per_second(status.points))
-    assert 0 == records_per_second(status.points[:1]) == records_per_second(())
-    assert 0 == records_per_second((Point(0, 0, 0, 9), Point(10, 0, 0, 3)))
+    assert 5 == pytest.approx(records_per_second(status, WORKING) or 0)
+    assert 0 == records_per_second(replace(status, points=(Point(0, 0, 0, 9), Point(10, 0, 0, 3))), WORKING)
+
+
+def test_no_rate_where_none_is_known() -> None:
+    """A single look shows no rate, a paused partition has none, and an outage hides it."""
+    status = seen(lambda t: t, lambda t: 100 * t)
+
+    assert records_per_second(replace(status, points=status.points[:1]), WORKING) is None
+    assert records_per_second(replace(status, points=()), WORKING) is None
+    assert records_per_second(replace(status, state=PartitionState.PAUSED), WORKING) is None
+    assert records_per_second(status, AWAY) is None
 
 
 def test_windows_stay_small() -> None:

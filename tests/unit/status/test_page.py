@@ -8,6 +8,7 @@ from html.parser import HTMLParser
 from app.status.answers import PAGE
 from app.status.condition import Condition
 from app.status.document import Document, document
+from app.status.health import LEVELS, Level
 from tests.unit.status.snapshots import NOW, SNAPSHOT
 
 TEXT = PAGE.decode()
@@ -51,7 +52,7 @@ def test_every_field_that_the_page_reads_exists() -> None:
     status = document(SNAPSHOT, NOW)
     known = keys(status)
     read = set(re.findall(r"\b(?:status|each|before|now|status\.\w+)\.([a-z_]+)\b(?!\()", TEXT))
-    of_the_page = {"name", "rank", "length"}
+    of_the_page = {"name", "names", "rank", "length"}
 
     assert read - of_the_page
     assert set() == read - of_the_page - known
@@ -75,15 +76,13 @@ def test_every_element_that_the_script_fills_exists() -> None:
 
 
 def test_every_condition_has_a_rank_and_a_colour() -> None:
-    """The worst comes first; paused is between bad and good."""
+    """The worst comes first, as where the worst one names the service."""
     listed = re.search(r"WORST = \[(.*?)\]", TEXT)
     assert listed
 
-    bad, good = [Condition.BLOCKED, Condition.STALLED, Condition.FALLING_BEHIND], [Condition.CATCHING_UP, Condition.OK]
-    ranked = [*bad, Condition.PAUSED, *good]
-    assert set(ranked) == set(Condition)
-    assert [each.value for each in ranked] == re.findall(r'"([^"]+)"', listed[1])
-    assert all(f".{each.value.replace(' ', '-')}" in TEXT for each in Condition)
+    assert set(LEVELS) == set(Condition)
+    assert [each.value for each in LEVELS] == re.findall(r'"([^"]+)"', listed[1])
+    assert all(f".{each.value.replace(' ', '-')}" in TEXT for each in (*Condition, *Level))
 
 
 def test_the_document_names_no_record() -> None:
