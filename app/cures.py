@@ -19,6 +19,12 @@ BROKERS = "BROKERS"
 """Placeholder for bootstrap servers, where the message says which cluster is meant."""
 CHECK = f"winnow check -c {FILE} --connect"
 RESUME = f"winnow resume -c {FILE}"
+START = f"start the service: winnow run -c {FILE}"
+LOOK_AGAIN = f"look again: winnow lag -c {FILE} --watch"
+ADD_CAPACITY = f"add executors or partitions; the rates are in winnow top -c {FILE}"
+SHOW_SAMPLES = f"see winnow check -c {FILE}"
+TRANSACTIONS = f"winnow transactions ls -c {FILE}"
+ABORT_TRANSACTIONS = f"stop Winnow, then winnow transactions abort -c {FILE}"
 RESTART = "restart Winnow: its offset store keeps nothing, so it begins at starting.offsets"
 
 
@@ -44,6 +50,10 @@ def reset_group() -> str:
 
 def migrate_offsets(origin: str, store: str) -> str:
     return f"winnow offsets migrate -c {FILE} --from {origin} --to {store}"
+
+
+def audit(since: str) -> str:
+    return f"winnow audit -c {FILE} --from {since}"
 
 
 def history() -> str:

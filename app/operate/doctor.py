@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from app.config import Loaded, exposed_secrets
-from app.cures import FILE, RESUME, KafkaTools
+from app.cures import FILE, RESUME, SHOW_SAMPLES, KafkaTools
 from app.driver.check import connected
 from app.driver.clients import Clients
 from app.driver.diagnostics import Severity
@@ -184,7 +184,7 @@ class Doctor:
         tried = self._config.parser.samples
         if failed := len(samples.failed(tried, self._with.parse)):
             what = f"{failed} of {len(tried)} samples have another outcome than expected"
-            say(Symptom(Severity.WRONG, what, "parser.samples", f"winnow check -c {FILE} shows them"))
+            say(Symptom(Severity.WRONG, what, "parser.samples", SHOW_SAMPLES))
         return f"{len(tried)} samples"
 
     def _preflight(self, say: Say) -> str:

@@ -9,7 +9,17 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
-from app.cures import FILE, KafkaTools, migrate_offsets, unblock
+from app.cures import (
+    ABORT_TRANSACTIONS,
+    ADD_CAPACITY,
+    LOOK_AGAIN,
+    START,
+    TRANSACTIONS,
+    KafkaTools,
+    audit,
+    migrate_offsets,
+    unblock,
+)
 from app.driver.diagnostics import Severity
 from app.errors import Leaderless, PartitionError, WinnowError
 from app.facts import OpenTransaction
@@ -19,9 +29,7 @@ from app.operate.lag import PartitionLag
 from app.status.condition import Condition
 from app.times import time_of
 
-START = f"start the service: winnow run -c {FILE}"
 GROUP, SERVICE = "the group", "the service"
-LOOK = f"look again: winnow lag -c {FILE} --watch"
 MAX_TRANSACTION_MINUTES = 5
 UPSTREAM_SECONDS = 300.0
 """How long a transaction of the source's producers may stay open, as in the alert WinnowUpstreamTransactionOpen."""
@@ -62,7 +70,7 @@ def of_partitions(found: Iterable[PartitionLag], kafka: KafkaTools) -> Iterator[
             yield Symptom.of(Severity.WRONG, at.trouble)
         elif at.problem and at.offset is not None:
             is_lost = at.offset < at.watermarks.log_start
-            cure = f"{LOOK}; {_keep_longer(at, None, kafka)}" if is_lost else unblock(at.partition)
+            cure = f"{LOOK_AGAIN}; {_keep_longer(at, None, kafka)}" if is_lost else unblock(at.partition)
             yield Symptom(Severity.WRONG, at.problem, _place(at.partition, at.offset), cure)
 
 
@@ -103,7 +111,7 @@ def of_flow(before: Collection[PartitionLag], now: Collection[PartitionLag], sec
         was = earlier.get(each.partition)
         if was is not None and was.lag and was.offset == each.offset:
             what = f"records wait, but its offset has not moved for {seconds:.0f} s"
-            yield Symptom(Severity.WARNS, what, _place(each.partition, each.offset), LOOK)
+            yield Symptom(Severity.WARNS, what, _place(each.partition, each.offset), LOOK_AGAIN)
 
 
 def _of_silence(waiting: Sequence[PartitionLag], seconds: float, *, blocked: bool) -> Iterator[Symptom]:
@@ -134,7 +142,7 @@ def of_readers(
         if each in now and was.high_watermark > was.last_stable == now[each].last_stable:
             what = f"its readers wait: a transaction has been open here for {seconds:.0f} s or more"
             where = f"--topic {each.topic} --max-transaction-timeout {MAX_TRANSACTION_MINUTES}"
-            cure = f"see winnow transactions ls -c {FILE}; if it lists none, {kafka.find_hanging(where)}"
+            cure = f"see {TRANSACTIONS}; if it lists none, {kafka.find_hanging(where)}"
             yield Symptom(severity, what, _place(each, was.last_stable), cure)
 
 
@@ -144,7 +152,7 @@ def of_transactions(found: Iterable[OpenTransaction], timeout: float, now: float
         age = now - each.began / 1000
         if age > timeout:
             what = f"its transaction has been {each.state} for {age:.0f} s, longer than transaction.timeout"
-            cure = f"stop Winnow, then winnow transactions abort -c {FILE}"
+            cure = ABORT_TRANSACTIONS
             yield Symptom(Severity.WRONG, what, str(each.source), cure)
 
 
@@ -193,7 +201,7 @@ ONLY_ONCE = (Defect.DOUBLED, Defect.OUT_OF_ORDER, Defect.BOTH)
 
 def of_audit(found: Iterable[Finding], guarantee: Guarantee, since: int) -> Iterator[Symptom]:
     """Yield the findings of an audit without the lines that they quote; `since` is in milliseconds since the epoch."""
-    cure = f"winnow audit -c {FILE} --from {time_of(since)}"
+    cure = audit(time_of(since))
     for each in found:
         tolerated = guarantee is Guarantee.AT_LEAST_ONCE and each.kind in ONLY_ONCE
         where = each.found_at if each.origin is None else _place(*each.origin)
@@ -221,10 +229,9 @@ def _of_condition(status: Mapping[str, Any]) -> Iterator[Symptom]:
     where = str(_partition(status))
     match status.get("condition"):
         case Condition.STALLED:
-            yield Symptom(Severity.WRONG, "stalled: records wait, but its offset does not move", where, LOOK)
+            yield Symptom(Severity.WRONG, "stalled: records wait, but its offset does not move", where, LOOK_AGAIN)
         case Condition.FALLING_BEHIND:
-            cure = f"add executors or partitions; winnow top -c {FILE} shows the rates"
-            yield Symptom(Severity.WARNS, "falling behind: its lag grows", where, cure)
+            yield Symptom(Severity.WARNS, "falling behind: its lag grows", where, ADD_CAPACITY)
 
 
 def _of_upstream(status: Mapping[str, Any], now: float, kafka: KafkaTools) -> Iterator[Symptom]:
