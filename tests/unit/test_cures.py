@@ -143,6 +143,7 @@ def reached(monkeypatch: pytest.MonkeyPatch) -> None:
         raise Unreachable("so far")
 
     monkeypatch.setattr(start, "clients", clients)
+    monkeypatch.setattr(start, "transaction_log", clients)
 
 
 @pytest.mark.usefixtures("reached")
