@@ -20,7 +20,7 @@ from app.config.model import (
 from app.config.reading import Loaded, clear_environment, load, read
 from app.config.rules import undecided
 from app.config.secrets import exposed_secrets, masked
-from app.config.shown import Value, described, schema, shown, values
+from app.config.shown import Value, described, options, schema, shown, values
 from app.config.sources import ENV_PREFIX
 
 __all__ = [
@@ -40,6 +40,7 @@ __all__ = [
     "exposed_secrets",
     "load",
     "masked",
+    "options",
     "read",
     "schema",
     "shown",
