@@ -7,9 +7,10 @@ knows only a group on one cluster.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import NamedTuple, Self
 
 from app.model import Partition
 
@@ -26,6 +27,47 @@ SHOW_SAMPLES = f"see winnow check -c {FILE}"
 TRANSACTIONS = f"winnow transactions ls -c {FILE}"
 ABORT_TRANSACTIONS = f"stop Winnow, then winnow transactions abort -c {FILE}"
 RESTART = "restart Winnow: its offset store keeps nothing, so it begins at starting.offsets"
+
+COMMAND = re.compile(r"(?:winnow|kafka-[a-z-]+) [a-z-][^;]*? -.*?(?=$| lists what|; | \(or |, )")
+"""A command with its options in a cure, up to the words that go on with the sentence."""
+
+
+class CommandLine(NamedTuple):
+    """
+    What the commands for one service have instead of the placeholders.
+
+    Args:
+        options: name its configuration.
+        cluster: names its brokers; the placeholder if it uses two clusters.
+    """
+
+    options: str = f"-c {FILE}"
+    cluster: str = f"--bootstrap-server {BROKERS}"
+
+    def exact(self, text: str) -> str:
+        return text.replace(f"-c {FILE}", self.options).replace(f"--bootstrap-server {BROKERS}", self.cluster)
+
+
+PLACEHOLDERS = CommandLine()
+
+
+class CurePart(NamedTuple):
+    """A part of a cure: words, or a command to copy."""
+
+    text: str
+    command: bool
+
+
+def parts(cure: str, line: CommandLine) -> Iterator[CurePart]:
+    """Split a cure into its words and its commands, which have the options of the service."""
+    end = 0
+    for found in COMMAND.finditer(cure):
+        if found.start() > end:
+            yield CurePart(cure[end : found.start()], command=False)
+        yield CurePart(line.exact(found[0]), command=True)
+        end = found.end()
+    if end < len(cure):
+        yield CurePart(cure[end:], command=False)
 
 
 def reset(partition: Partition, goal: str) -> str:
@@ -72,9 +114,14 @@ class KafkaTools:
         protocol = kafka.get("security.protocol", "plaintext")
         return cls(kafka.get("bootstrap.servers", BROKERS), protocol.lower() != "plaintext")
 
-    def _command(self, tool: str, arguments: str) -> str:
+    @property
+    def cluster(self) -> str:
+        """The options that name the cluster."""
         login = " --command-config client.properties" if self.secured else ""
-        return f"{tool} --bootstrap-server {self.bootstrap}{login} {arguments}"
+        return f"--bootstrap-server {self.bootstrap}{login}"
+
+    def _command(self, tool: str, arguments: str) -> str:
+        return f"{tool} {self.cluster} {arguments}"
 
     def allow(self, operations: list[str], what: str) -> str:
         """Return how to grant rights; `what` is an option that names the resource."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from app import __version__
 from app.config import Config, Rule, Tree
+from app.cures import ANY, PLACEHOLDERS, CommandLine, KafkaTools
 from app.driver.clients import AgesUnknown, Clients, Rounds
 from app.driver.pause import GROUP, PauseMark
 from app.driver.service import Service
@@ -72,8 +73,15 @@ def clients(config: Config, runtime: Runtime = REAL) -> Clients:
     )
 
 
-def service(config: Config, start_rounds: Callable[[], Rounds], stop: Stop, runtime: Runtime = REAL) -> Service:
-    tracker = StatusTracker(config.group_id, [log.write], runtime, config.rates, about(config))
+def service(
+    config: Config,
+    start_rounds: Callable[[], Rounds],
+    stop: Stop,
+    runtime: Runtime = REAL,
+    options: str = PLACEHOLDERS.options,
+) -> Service:
+    """Return the service; commands that it suggests have the `options` that name its configuration."""
+    tracker = StatusTracker(config.group_id, [log.write], runtime, config.rates, about(config, options))
     http = config.http
     page: AbstractContextManager[object] = nullcontext()
     if http.enabled:
@@ -83,7 +91,7 @@ def service(config: Config, start_rounds: Callable[[], Rounds], stop: Stop, runt
     )
 
 
-def about(config: Config) -> About:
+def about(config: Config, options: str = PLACEHOLDERS.options) -> About:
     engine = expected_backend(config.kafka, config.output_kafka)
     source, sink, dead_letters = config.source, config.sink.topic, config.dead_letters.topic
     return About(
@@ -93,6 +101,7 @@ def about(config: Config) -> About:
         source.topics if source.topics_pattern is None else (source.topics_pattern,),
         sink,
         dead_letters,
+        CommandLine(options, ANY.cluster if config.placeholder else KafkaTools.of(config.kafka).cluster),
     )
 
 

@@ -44,4 +44,4 @@ def run(file: Path | None, assignments: tuple[str, ...], until_end: bool, stand_
 
         return start_rounds(settings.spark, settings.group_id, submitted=submitted)
 
-    return service(settings, rounds, stop).run(until_end=until_end, stand_by=stand_by)
+    return service(settings, rounds, stop, options=config.options(loaded)).run(until_end=until_end, stand_by=stand_by)

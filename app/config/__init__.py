@@ -20,7 +20,7 @@ from app.config.model import (
 from app.config.reading import Loaded, clear_environment, load, read
 from app.config.rules import Rule, undecided
 from app.config.secrets import exposed_secrets, masked, secret_texts
-from app.config.shown import Value, described, schema, shown, values
+from app.config.shown import Value, described, options, schema, shown, values
 from app.config.sources import ENV_PREFIX, Tree
 
 __all__ = [
@@ -42,6 +42,7 @@ __all__ = [
     "exposed_secrets",
     "load",
     "masked",
+    "options",
     "read",
     "schema",
     "secret_texts",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ from app.config.model import Config, declared, duration
 from app.config.reading import Loaded
 from app.config.secrets import masked, misspelt
 from app.config.sources import DEFAULT, Origins, full_name
+from app.cures import PLACEHOLDERS
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -40,6 +42,18 @@ def _values(section: Mapping[str, Any], origins: Origins, outer: tuple[str, ...]
             yield from _values(value, origins, keys)
         else:
             yield Value(full_name(keys), value, origins.get(keys, DEFAULT))
+
+
+def options(loaded: Loaded) -> str:
+    """
+    Return the options with which a command reads the same configuration; `***` stands for a secret.
+
+    Without a file and options, all of it is in the environment, and any file can stand in the command.
+    """
+    file = [] if loaded.file is None else ["-c", str(loaded.file.absolute())]
+    given = (each for each in values(loaded) if each.origin.startswith("--set "))
+    settings = (word for each in given for word in ("--set", f"{each.key}={_flow(each.value)}"))
+    return shlex.join([*file, *settings]) or PLACEHOLDERS.options
 
 
 def described() -> Iterator[tuple[str, str, str]]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
+from app.cures import CommandLine, parts
 from app.offsets.metadata import Counts
 from app.offsets.times import TaskTimes
 from app.status.condition import judge, records_per_second
 from app.status.health import not_alive, not_ready, situation
 from app.status.metrics import PARTITIONS
-from app.status.snapshot import VERSION, PartitionStatus, Problem, RoundStatus, Snapshot
+from app.status.snapshot import VERSION, About, PartitionStatus, Problem, RoundStatus, Snapshot
 
 Document = dict[str, Any]
 
@@ -24,7 +25,7 @@ def document(snapshot: Snapshot, now: float) -> Document:
         "age": None if snapshot.looked is None else max(0.0, now - snapshot.looked),
         "group": snapshot.group,
         "started": snapshot.started,
-        "about": snapshot.about._asdict() | {"build": snapshot.about.build._asdict()},
+        "about": _about(snapshot.about),
         "phase": snapshot.phase,
         "cause": snapshot.cause,
         "service": _service(snapshot, now),
@@ -35,8 +36,9 @@ def document(snapshot: Snapshot, now: float) -> Document:
         "records_per_second": _total_rate(snapshot),
         "totals": _counts(snapshot.totals),
         "tasks": [_task(number, times) for number, times in sorted(snapshot.tasks.items())],
-        "problems": [_problem(each) for each in snapshot.problems],
+        "problems": [_problem(each, snapshot.about.command_line) for each in snapshot.problems],
         "warnings": list(snapshot.warnings),
+        "findings": [_advice(each, snapshot.about.command_line) for each in snapshot.warnings],
         "round": None if snapshot.round is None else _round(snapshot.round),
         "ended_rounds": [_round(each) for each in snapshot.ended],
         "endings": dict(snapshot.endings),
@@ -46,10 +48,23 @@ def document(snapshot: Snapshot, now: float) -> Document:
     }
 
 
+def _about(about: About) -> Document:
+    return about._asdict() | {"build": about.build._asdict(), "command_line": about.command_line._asdict()}
+
+
 def _service(snapshot: Snapshot, now: float) -> Document:
-    current = situation(snapshot, now)
-    known = current._asdict() | {"problem": None if current.problem is None else _problem(current.problem)}
-    return known | {"detail": "" if current.problem is None else current.problem.detail}
+    current, line = situation(snapshot, now), snapshot.about.command_line
+    problem = current.problem
+    return current._asdict() | {
+        "problem": None if problem is None else _problem(problem, line),
+        "detail": "" if problem is None else problem.detail,
+        "advice": _advice(current.cure, line),
+    }
+
+
+def _advice(cure: str, line: CommandLine) -> list[Document]:
+    """Return the parts of a cure, with the exact commands of this service."""
+    return [each._asdict() for each in parts(cure, line)]
 
 
 def _total_rate(snapshot: Snapshot) -> float | None:
@@ -75,7 +90,7 @@ def _partition(status: PartitionStatus, snapshot: Snapshot, now: float) -> Docum
         "recovered": status.recovered,
         "skipped": status.skipped,
         "rewound": status.rewound,
-        "problem": None if status.problem is None else _problem(status.problem),
+        "problem": None if status.problem is None else _problem(status.problem, snapshot.about.command_line),
         **_counts(status.counts),
     }
 
@@ -102,11 +117,12 @@ def _task(number: int, times: TaskTimes) -> Document:
     }
 
 
-def _problem(problem: Problem) -> Document:
+def _problem(problem: Problem, line: CommandLine) -> Document:
     where = problem.partition
     return {
         "cause": problem.cause,
         "cure": problem.cure,
+        "advice": _advice(problem.cure, line),
         "since": problem.since,
         "topic": None if where is None else where.topic,
         "partition": None if where is None else where.number,

@@ -18,6 +18,7 @@ from app.status.snapshot import Phase, Problem, Snapshot
 ALIVE_SECONDS = 55.0
 # Spark may wait for its cluster before the loop begins.
 START_SECONDS = 300.0
+RESTART_PROCESS = "Restart the process. A liveness probe on /healthz does it by itself."
 BEHIND_LATER = "a later generation is working for this group; this service stands by until it is gone"
 BEHIND_EQUAL = "another service is working for this group; this one stands by until it is gone"
 
@@ -61,6 +62,7 @@ class Situation(NamedTuple):
         since: when it began, in seconds since the epoch; None if that is unknown.
         happening: what happens without an operator; empty if that is obvious.
         safe: what is safe meanwhile; empty if nothing is in doubt.
+        cure: what an operator can do; empty if nothing needs to be done.
         problem: its cause; None if nothing is wrong.
     """
 
@@ -71,6 +73,7 @@ class Situation(NamedTuple):
     since: float | None = None
     happening: str = ""
     safe: str = ""
+    cure: str = ""
     problem: Problem | None = None
 
 
@@ -92,9 +95,8 @@ def not_ready(snapshot: Snapshot) -> str:
 def situation(snapshot: Snapshot, now: float) -> Situation:
     """Return what the service does at a time in seconds since the epoch."""
     if not_alive(snapshot, now):
-        happening = "Restart the process. A liveness probe on /healthz does it by itself."
-        says = "the driver gives no sign of life"
-        return Situation("hangs", Level.BAD, False, says, snapshot.alive, happening, _safe(snapshot))
+        says, happening = "the driver gives no sign of life", "Tasks may work on until their round ends."
+        return Situation("hangs", Level.BAD, False, says, snapshot.alive, happening, _safe(snapshot), RESTART_PROCESS)
     return _idle(snapshot) or _work(snapshot)
 
 
@@ -104,8 +106,10 @@ def _idle(snapshot: Snapshot) -> Situation | None:
         return _outage(snapshot, snapshot.outage)
     if snapshot.paused is not None and snapshot.phase in {Phase.STARTING, Phase.RUNNING}:
         says = f"paused from {snapshot.paused.by}"
-        happening = f"Nothing is read until somebody resumes it: {RESUME}"
-        return Situation("paused", Level.WARNING, True, says, snapshot.paused.since / 1000, happening)
+        since, cure = snapshot.paused.since / 1000, f"to resume, run {RESUME}"
+        return Situation(
+            "paused", Level.WARNING, True, says, since, "Nothing is read until somebody resumes it.", cure=cure
+        )
     if snapshot.stands_by:
         return _stand_by(snapshot)
     return None if snapshot.phase is Phase.RUNNING else _before_or_after(snapshot)
@@ -125,7 +129,9 @@ def _outage(snapshot: Snapshot, outage: Problem) -> Situation:
     happening = "Tasks and driver try again every few seconds, and go on when it responds."
     if snapshot.phase is Phase.STARTING:
         happening = "The start tries again every few seconds, and goes on when it responds."
-    return Situation("outage", Level.BAD, False, outage.headline, outage.since, happening, _safe(snapshot), outage)
+    return Situation(
+        "outage", Level.BAD, False, outage.headline, outage.since, happening, _safe(snapshot), outage.cure, outage
+    )
 
 
 def _stand_by(snapshot: Snapshot) -> Situation:

@@ -62,6 +62,7 @@ def lines(before: Snapshot, after: Snapshot) -> Iterator[Line]:
 def _started(before: Snapshot, after: Snapshot) -> Iterator[Line]:
     if after.about is not before.about:
         work = after.about._asdict()
+        del work["command_line"]
         yield Line(events.STARTED, work.pop("build")._asdict() | work)
 
 

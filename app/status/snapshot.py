@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from app import __version__
+from app.cures import PLACEHOLDERS, CommandLine
 from app.errors import PartitionError, WinnowError
 from app.model import FirstWaiting, Owner, Partition, Pause, Watermarks
 from app.offsets.metadata import NOTHING, Counts
@@ -29,7 +30,7 @@ class Build(NamedTuple):
 
 
 class About(NamedTuple):
-    """What runs, and its work; `sources` are the topics' names, or the pattern that finds them."""
+    """What runs, on what, and how commands name it; `sources` are names of topics, or the pattern that finds them."""
 
     build: Build = Build()
     generation: int = 0
@@ -37,6 +38,7 @@ class About(NamedTuple):
     sources: tuple[str, ...] = ()
     sink: str = ""
     dead_letters: str = ""
+    command_line: CommandLine = PLACEHOLDERS
 
 
 NOTHING_KNOWN = About()

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from app.cures import unblock
 from app.errors import OutOfRange
 from app.model import FirstWaiting, Partition, Pause
 from app.offsets.metadata import Counts
@@ -97,9 +98,8 @@ def catching_up() -> Snapshot:
 
 def blocked() -> Snapshot:
     now = REAL.wall_clock()
-    error = OutOfRange(
-        Partition(TOPIC, 3), "offsets 5 to 9 were deleted before they were read", 5, "set out.of.range: earliest"
-    )
+    where = Partition(TOPIC, 3)
+    error = OutOfRange(where, "offsets 5 to 9 were deleted before they were read", 5, unblock(where))
     waits = partition(3, now, lag=40_000)
     waits = replace(waits, state=PartitionState.BLOCKED, problem=Problem.of(error, now - 300))
     return snapshot(*(waits if n == 3 else partition(n, now, lag=0) for n in range(8)))
@@ -171,7 +171,13 @@ def test_it_renders_and_updates(tmp_path: Path) -> None:
 
         shown.now = blocked()
         browser.until(f"{STATE}.className === 'bad'")
-        assert "set out.of.range: earliest" == browser.value("document.querySelector('.problem code').textContent")
+        (before, command, after) = browser.value(
+            "[...document.querySelector('.problem p').children].map(each => (each.firstElementChild ?? each).textContent)"
+        )
+        assert ("set out.of.range", " (or --to-latest") == (before[:16], after[:16])
+        assert "winnow offsets reset -c winnow.yaml --topic raw-logs:3 --to-earliest" == command
+        browser.value("document.querySelector('.problem button').click()")
+        browser.until("document.querySelector('.problem button').textContent !== 'copy'")
         assert "raw-logs-3" == browser.value("document.querySelector('#partitions td').textContent")
         assert "blocked · idc-cleansing · Winnow" == browser.value("document.title")
         picture(browser, "blocked")

@@ -48,8 +48,6 @@ STORES: dict[str, dict[str, Any]] = {
     "mysql": {"name": "mysql", "host": "there", "user": "u", "database": "d"},
     "hbase": {"name": "hbase", "host": "there"},
 }
-COMMAND = re.compile(r"(?:winnow|kafka-[a-z-]+) [a-z-].*?(?=$| lists what|; | \(or |, )")
-"""A command in a cure, up to the words that go on with the sentence."""
 # Nothing but the options of these tools is known here; the rest of them is run by the tests of the preflight.
 TOOLS = {
     "kafka-acls": {"--add", "--allow-principal", "--operation", "--topic", "--group", "--cluster", "--transactional-id"}
@@ -131,8 +129,8 @@ def all_cures(settings: dict[str, Any]) -> Iterator[str]:
 
 
 def commands(cure: str, program: str) -> list[list[str]]:
-    found = [shlex.split(each.replace("OFFSET", "7")) for each in COMMAND.findall(cure) if each.startswith(program)]
-    return [each for each in found if len(each) > 2]
+    found = [each.text for each in cures.parts(cure, cures.PLACEHOLDERS) if each.command]
+    return [shlex.split(each.replace("OFFSET", "7")) for each in found if each.startswith(program)]
 
 
 @pytest.fixture
@@ -207,6 +205,35 @@ def test_kafkas_own_tools(kafka: dict[str, str]) -> None:
         assert words[2] in (kafka.get("bootstrap.servers"), cures.BROKERS)
         assert options - {"--bootstrap-server", "--command-config"} <= TOOLS[words[0]], words
         assert words[2] == cures.BROKERS or ("security.protocol" in kafka) is ("--command-config" in options)
+
+
+SHOWN = cures.CommandLine("-c '/etc/my, own/winnow.yaml' --set group.id=g", "--bootstrap-server a:1,b:2")
+
+
+@pytest.mark.parametrize("two_clusters", [False, True])
+def test_a_cure_is_its_words_and_its_exact_commands(two_clusters: bool) -> None:
+    """Nothing is left out; each command names the configuration and the brokers, and no word reads like a command."""
+    settings = mode("kafka", two_clusters=two_clusters)
+    for cure in all_cures(settings):
+        assert cure == "".join(each.text for each in cures.parts(cure, cures.PLACEHOLDERS))
+        shown = list(cures.parts(cure, SHOWN))
+        assert any(each.command for each in shown)
+        for each in shown:
+            if not each.command:
+                assert not NAMED.search(each.text)
+            elif each.text.startswith("winnow "):
+                words = shlex.split(each.text)
+                assert ["-c", "/etc/my, own/winnow.yaml", "--set", "group.id=g"] == words[
+                    (at := words.index("-c")) : at + 4
+                ]
+            else:
+                assert cures.BROKERS not in each.text
+
+
+def test_a_cure_without_a_command_is_words() -> None:
+    """The page shows it as it is."""
+    assert [("bring its broker back", False)] == list(cures.parts("bring its broker back", SHOWN))
+    assert [] == list(cures.parts("", SHOWN))
 
 
 NAMED = re.compile(r"\b(kafka-(acls|configs|topics|consumer-groups|transactions)(\.sh)?|winnow [a-z]+( [a-z]+)?) -")

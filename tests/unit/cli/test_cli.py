@@ -108,18 +108,19 @@ parser:
 
 def test_the_page_does_not_wait_for_the_import_of_pyspark(tmp_path: Path) -> None:
     """It takes seconds on a busy machine. The page is up when the service runs, and asks for Spark later."""
+    file = file_of(GOOD, tmp_path)
     program = (
-        f"import sys; sys.argv = ['winnow', 'run', '-c', {str(file_of(GOOD, tmp_path))!r}]\n"
+        f"import sys; sys.argv = ['winnow', 'run', '-c', {str(file)!r}]\n"
         "from app import start\n"
         "class Service:\n"
         "    def run(self, **options): print('pyspark' in sys.modules); return 0\n"
-        "start.service = lambda *_: Service()\n"
+        "start.service = lambda *_, options: print(options) or Service()\n"
         "from app.cli import main; main()\n"
     )
 
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
 
-    assert b"False\n" == done.stdout
+    assert f"-c {file}\nFalse\n" == done.stdout.decode()
 
 
 KEYS = ("source", "houseid", "destport", "domainname")

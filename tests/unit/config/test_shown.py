@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.config import clear_environment, described, exposed_secrets, load, masked, read, shown
+from app.config import clear_environment, described, exposed_secrets, load, masked, options, read, shown
 from tests.unit.config.good import GOOD
 
 OPTIONS = st.recursive(
@@ -19,6 +20,15 @@ OPTIONS = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=8,
 )
+
+
+EVERYTHING = {
+    "GROUP_ID": "g",
+    "SOURCE__TOPICS": "[raw]",
+    "SINK__TOPIC": "clean",
+    "DEAD_LETTERS__TOPIC": "dead",
+    "KAFKA__BOOTSTRAP_SERVERS": "there:9092",
+}
 
 
 class TestShown:
@@ -42,6 +52,18 @@ class TestShown:
             "log.level: info  # default",
         ):
             assert line in lines
+
+    def test_a_command_can_read_the_same_configuration(self, file: Path) -> None:
+        """Its options name the file wherever it is called, and what `--set` changed, but no secret."""
+        given = ["group.id=my group", "kafka.sasl.password=hunter2", "starting.offsets.by.duration=2h"]
+
+        words = shlex.split(options(read(file, given, {"WINNOW_LOG_LEVEL": "debug"})))
+
+        assert ["-c", str(file.absolute())] == words[:2]
+        settings = {"group.id=my group", "kafka.sasl.password='***'", "starting.offsets.by.duration=7200.0"}
+        assert {"--set"} == set(words[2::2])
+        assert settings == set(words[3::2])
+        assert "-c winnow.yaml" == options(read(None, [], {"WINNOW_" + key: text for key, text in EVERYTHING.items()}))
 
     def test_the_shown_configuration_is_valid(self, file: Path) -> None:
         """The output can be used as a file and means the same."""

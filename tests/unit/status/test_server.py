@@ -15,13 +15,14 @@ from http import HTTPStatus
 import pytest
 from structlog.testing import capture_logs
 
+from app.cures import CHECK, CommandLine, reset
 from app.errors import NotUsable
-from app.model import Pause
+from app.model import Partition, Pause
 from app.runtime import Runtime
 from app.status.answers import Answer, answer
 from app.status.server import MOST_CONNECTIONS, StatusServer
 from app.status.snapshot import Phase, Problem, Snapshot
-from tests.unit.status.snapshots import NOTHING_YET, NOW, SNAPSHOT, large
+from tests.unit.status.snapshots import BLOCKED, NOTHING_YET, NOW, SNAPSHOT, large
 
 HERE = "127.0.0.1"
 
@@ -81,6 +82,27 @@ def test_the_status_is_json(page: Page) -> None:
     assert [("rebalance", "uneven work")] == [(each["ending"], each["reason"]) for each in found["ended_rounds"]]
     assert {"rebalance": 4, "done": 1} == found["endings"]
     assert {"at": 9_980.0, "records": 50, "out": 45, "dead": 5, "lag": 200} == found["hour"][0]
+
+
+def test_a_cure_has_the_commands_of_this_service(page: Page) -> None:
+    """What an operator copies names the configuration and the brokers; the cure itself keeps its placeholders."""
+    line = CommandLine("-c /etc/winnow/winnow.yaml", "--bootstrap-server kafka:9092")
+    lost = Problem("the offset vanished", reset(Partition("raw", 1), "--to-latest"), 9_000.0, Partition("raw", 1))
+    partitions = {BLOCKED.partition: replace(BLOCKED, problem=lost)}
+    about = SNAPSHOT.about._replace(command_line=line)
+    page.snapshot = replace(SNAPSHOT, partitions=partitions, about=about, warnings=(f"risky: run {CHECK}",))
+
+    found = json.loads(page.ask("/api/status")[2])
+
+    command = "winnow offsets reset -c /etc/winnow/winnow.yaml --topic raw:1 --to-latest"
+    advice = [{"text": "stop Winnow, then ", "command": False}, {"text": command, "command": True}]
+    assert advice == found["problems"][0]["advice"] == found["partitions"][0]["problem"]["advice"]
+    assert lost.cure == found["problems"][0]["cure"]
+    check = {"text": "winnow check -c /etc/winnow/winnow.yaml --connect", "command": True}
+    assert check == found["findings"][0][1]
+    page.snapshot = replace(page.snapshot, paused=Pause(9_000_000, "ops"))
+    advice = json.loads(page.ask("/api/status")[2])["service"]["advice"]
+    assert {"text": "winnow resume -c /etc/winnow/winnow.yaml", "command": True} == advice[1]
 
 
 def test_a_scrape_is_what_prometheus_reads(page: Page) -> None:
