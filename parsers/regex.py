@@ -15,6 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from parsers.compiled.buffers import Buffers
+from parsers.compiled.one_pass import automaton
 from parsers.errors import ParserOptionError, hint
 from parsers.fields import FieldParser
 from parsers.fields.formats import Cells, RefusedLine, spans_of
@@ -47,9 +49,6 @@ FORMATS = {
     ),
 }
 """The patterns that can be named: of nginx and Apache, of syslog, and of HAProxy's `option httplog`."""
-_ONE_PASS = frozenset({"common", "combined"})
-"""The patterns in which each byte decides what follows: RE2 then finds up to four groups in half the time."""
-_GROUPS_IN_ONE_PASS = 4
 
 
 class Regex(FieldParser):
@@ -76,8 +75,7 @@ class Regex(FieldParser):
         wanted = _pattern(pattern, log_format)
         fields = _groups(wanted)
         layout, engine = build(fields, REASONS, **options)
-        at_once = _GROUPS_IN_ONE_PASS if log_format in _ONE_PASS else len(fields)
-        super().__init__(layout, engine, Matched(wanted, fields, _used(layout), at_once))
+        super().__init__(layout, engine, Matched(wanted, fields, _used(layout)))
 
 
 REASONS = ("no_match",)
@@ -90,18 +88,24 @@ class Matched:
     Args:
         fields: the names of the pattern's groups, in order.
         used: those that are found; the others stay empty.
-        at_once: how many groups RE2 looks for at a time.
     """
 
-    def __init__(self, pattern: str, fields: Sequence[str], used: Sequence[str], at_once: int) -> None:
+    def __init__(self, pattern: str, fields: Sequence[str], used: Sequence[str]) -> None:
         self._pattern = pattern
         self._fields = fields
-        parts = [used[at : at + at_once] for at in range(0, len(used), at_once)]
-        self._parts = [(part, _with_only(pattern, part)) for part in parts]
+        self._used = used
+        self._places = np.array([fields.index(name) for name in used], np.int64)
+        self._automaton = automaton(pattern, used)
+        self._smaller = _with_only(pattern, used)
 
     @property
     def reasons(self) -> Sequence[str]:
         return REASONS
+
+    @property
+    def is_one_pass(self) -> bool:
+        """Whether a kernel finds the groups, instead of RE2."""
+        return self._automaton is not None
 
     def split(self, line: bytes) -> Sequence[bytes]:
         found = pc.extract_regex(pa.array([line], pa.binary()), self._pattern)[0].as_py()
@@ -110,15 +114,26 @@ class Matched:
         return list(found.values())
 
     def cells(self, lines: pa.BinaryArray) -> Cells:
-        lines = _without_line_ends(lines)
+        if self._automaton is None:
+            return self._by_re2(_without_line_ends(lines))
+        from parsers.compiled import kernels  # needs Numba, as every caller does
+
+        source = Buffers.of(lines)
+        spans, found = np.zeros((source.total, len(self._fields), 2), np.int64), np.zeros(source.total, np.uint8)
+        kernels.groups(
+            source.values, source.offsets, source.validity, source.first, source.total,
+            *self._automaton, self._places, spans, found,
+        )  # fmt: skip
+        return Cells(spans, found, [lines])
+
+    def _by_re2(self, lines: pa.BinaryArray) -> Cells:
+        match = pc.extract_regex(lines, self._smaller)
         spans = np.zeros((len(lines), len(self._fields), 2), np.int64)
-        matches = [pc.extract_regex(lines, pattern) for _, pattern in self._parts]
-        for (names, _), match in zip(self._parts, matches, strict=True):
-            for name in names:
-                spans[:, self._fields.index(name)] = spans_of(match.field(name))
-        is_found = matches[0].is_valid().to_numpy(zero_copy_only=False)
+        for name in self._used:
+            spans[:, self._fields.index(name)] = spans_of(match.field(name))
+        is_found = match.is_valid().to_numpy(zero_copy_only=False)
         is_empty = pc.equal(pc.fill_null(pc.binary_length(lines), 0), 0).to_numpy(zero_copy_only=False)
-        return Cells(spans, (is_found & ~is_empty).astype(np.uint8), matches)
+        return Cells(spans, (is_found & ~is_empty).astype(np.uint8), [match])
 
 
 def _pattern(pattern: object, log_format: object) -> str:

@@ -899,6 +899,62 @@ def column(
         put_offset(out_offsets + 4 * (row + 1), to - out)
 
 
+@kernel(
+    "void(int64, int64, int64, int64, int64, int32[:, ::1], int64[:, ::1], int64[::1], int64[::1],"
+    " int64[:, :, ::1], uint8[::1])"
+)
+def groups(
+    values: int,
+    offsets: int,
+    validity: int,
+    first: int,
+    total: int,
+    steps: NDArray[np.int32],
+    marks: NDArray[np.int64],
+    ends: NDArray[np.int64],
+    fields: NDArray[np.int64],
+    cells: NDArray[np.int64],
+    found: NDArray[np.uint8],
+) -> None:
+    """
+    Find the groups of a regular expression in lines.
+
+    Args:
+        values, offsets, validity, first, total: the array, as in `parsers.compiled.buffers.Buffers`.
+        steps, marks, ends: as in `parsers.compiled.one_pass.Automaton`.
+        fields: the field of each group.
+        cells, found: filled, as by `marked`.
+    """
+    places = np.empty(2 * fields.shape[0], np.int64)
+    for row in range(total):
+        begin, end = values + offset_at(offsets + 4 * row), values + offset_at(offsets + 4 * row + 4)
+        end = without_line_end(begin, end)
+        found[row] = 0
+        if is_null(validity, first + row) or end == begin:
+            continue
+        places[:] = begin
+        state = 0
+        for at in range(begin, end):
+            byte = byte_at(at)
+            step = steps[state, byte]
+            if step & 1 and step > 0:
+                passed = marks[state, byte]
+                for bit in range(places.shape[0]):
+                    if passed >> bit & 1:
+                        places[bit] = at
+            state = step >> 1
+            if state < 0:
+                break
+        if state < 0 or ends[state] < 0:
+            continue
+        for bit in range(places.shape[0]):
+            if ends[state] >> bit & 1:
+                places[bit] = end
+        found[row] = 1
+        for group in range(fields.shape[0]):
+            cells[row, fields[group], 0], cells[row, fields[group], 1] = places[2 * group], places[2 * group + 1]
+
+
 # JSON -----------------------------------------------------------------------------------------------------------------
 
 

@@ -27,6 +27,7 @@ from parsers.fields.formats import Cells
 from parsers.fields.marked import Marked
 from parsers.idc_access_log import IdcAccessLog
 from parsers.json_lines import JsonLines, Members
+from parsers.regex import Matched, Regex
 from parsers.testing import batch
 from tests.fuzz.engines import HEADERS
 from tests.fuzz.formats import cases
@@ -84,6 +85,7 @@ class Kernels:
             delimited,
             Delimited(fields=["b", "k"], **written, checks={"k": {"matches": "."}}),  # type: ignore[arg-type]
             JsonLines(fields=pointers, **written),  # type: ignore[arg-type]
+            Regex(pattern='^(?P<b>[^ ,]*)[ ,](?P<k>(?:[^"]|"[^"]*")*)$', **written),  # type: ignore[arg-type]
         ]
         self._values, self._input_offsets, self._out, self._out_offsets, self._scratch = (Guarded() for _ in range(5))
 
@@ -118,6 +120,9 @@ class Kernels:
         if isinstance(form, Members):
             scratch = self._scratch.place(source.size - OFFSETS + kernels.SLACK, at_end=at_end)
             kernels.members(*array, form._texts.ctypes.data, form._table, cells.spans, cells.found, scratch)
+        elif isinstance(form, Matched):
+            assert form._automaton is not None
+            kernels.groups(*array, *form._automaton, form._places, cells.spans, cells.found)
         else:
             assert isinstance(form, Marked)
             kernels.marked(*array, worker._texts.ctypes.data, worker._shape, cells.spans, cells.found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any
@@ -17,7 +18,7 @@ from parsers.errors import ParserOptionError
 from parsers.json_lines import JsonLines
 from parsers.keys import cut, pattern_of
 from parsers.logfmt import Logfmt
-from parsers.regex import FORMATS, Regex
+from parsers.regex import FORMATS, Matched, Regex
 from parsers.testing import Outcome, batch, outcomes
 from tests.fuzz import formats
 
@@ -186,6 +187,64 @@ def test_a_pattern_in_a_class_is_left_alone() -> None:
     options = {"pattern": r"^(?P<a>[(?P<b>]+)(?P<c>x)$", "output": "{c}"}
 
     assert parse(Regex, options, b"(?x", b"bx", b"x")[:2] == [b"x", b"x"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "is_one_pass"),
+    [
+        (FORMATS["combined"], True),
+        (FORMATS["syslog-rfc5424"], True),
+        (r"^(?P<a>\d{1,3})(?:\.(?P<b>[^\W\d]+?))?\s*(?P<c>é|ü)(?P<d>(?s:.*))$", True),
+        ("^(?P<a>x*)(?P<b>x)$", False),
+        ("^(?P<a>x)", False),
+        ("(?i)^(?P<a>x)$", False),
+        (r"^(?P<a>x\b)$", False),
+        ("^(?P<a>[[:alpha:]]+)$", False),
+        ("^(?P<a>x{,2})$", False),
+        ("^(?P<a>(?:x*)*)$", False),
+        ("^(?P<a>(?:xyz){700})$", False),
+    ],
+)
+def test_what_a_kernel_can_match(pattern: str, is_one_pass: bool) -> None:
+    """Where a byte can go on in two ways, or the syntax means something else in Python, RE2 matches."""
+    groups = list(re.findall(r"\?P<(\w+)>", pattern))
+
+    assert Matched(pattern, groups, groups).is_one_pass is is_one_pass
+
+
+ATOMS = st.sampled_from(
+    ["a", "b", "é", ".", r"\d", r"\s", r"\S", r"\W", "[ab]", "[^a]", "[^a\n]", "[a-c1]", r"[\w-]", r"\x00", r"\."]
+)
+
+
+def _groups_of(pattern: str) -> str:
+    """Give each `(@` in a pattern a name."""
+    names = iter("abcdefghijklmnopqrstuvwxyz")
+    return re.sub("@", lambda _: f"?P<{next(names)}>", pattern)
+
+
+PATTERNS = st.recursive(
+    ATOMS,
+    lambda inner: (
+        st.lists(inner, min_size=1, max_size=3).map("".join)
+        | inner.map(lambda each: f"(@{each})")
+        | st.tuples(inner, st.sampled_from(["*", "+", "?", "{2}", "{1,2}", "*?", "??"])).map(
+            lambda p: f"(?:{p[0]}){p[1]}"
+        )
+        | st.tuples(inner, inner).map(lambda pair: f"(?:{pair[0]}|{pair[1]})")
+        | inner.map(lambda each: f"(?s:{each})")
+    ),
+    max_leaves=6,
+).map(lambda inner: _groups_of(f"^(@{inner})$"))
+
+
+@settings(max_examples=300, deadline=None)
+@given(pattern=PATTERNS, lines=st.lists(st.text("ab1é .\n\v\x00", max_size=6), min_size=1, max_size=6))
+def test_a_kernel_matches_as_re2_does(pattern: str, lines: list[str]) -> None:
+    groups = re.findall(r"\?P<(\w+)>", pattern)
+    options = {"pattern": pattern, "output": "|".join(f"{{{name}}}" for name in groups), "escape": groups}
+
+    parse(Regex, options, *(line.encode() for line in lines))
 
 
 # CSV and logfmt -------------------------------------------------------------------------------------------------------
