@@ -109,7 +109,9 @@ class Kernels:
         self._out_offsets.place(OFFSETS, at_end=at_end)
         # A kernel may require six bytes of room for each byte, but may write only the outcome and SLACK more.
         work.capacity = 7 * (worker._copies * source.size + worker._extra)
-        self._out.place(sum(map(len, written.to_pylist())) + kernels.SLACK, at_end=at_end)
+        # It may find out in the middle of a line that a text is illegal.
+        size = sum(map(len, written.to_pylist())) if len(written) else work.capacity
+        self._out.place(size + kernels.SLACK, at_end=at_end)
         worker._run(work)
         assert [self._out.read(work.written)][: len(written)] == written.to_pylist(), value
 
