@@ -102,6 +102,7 @@ def about(config: Config, options: str = PLACEHOLDERS.options) -> About:
         sink,
         dead_letters,
         CommandLine(options, ANY.cluster if config.placeholder else KafkaTools.of(config.kafka).cluster),
+        breaker.ratio if (breaker := config.dead_letters.breaker.limit) else None,
     )
 
 

@@ -26,7 +26,7 @@ from app.status.snapshot import (
     Problem,
     RoundStatus,
 )
-from app.status.window import Moment, Point, with_moment, with_point
+from app.status.window import DAY_MOMENT_SECONDS, DAY_SECONDS, Moment, Point, with_moment, with_point
 
 # How many ended rounds are shown.
 ENDED_ROUNDS = 20
@@ -126,8 +126,10 @@ class StatusTracker(ServiceTracker):
     def _publish_look(self, partitions: Mapping[Partition, PartitionStatus], **changes: object) -> None:
         now, totals = self._now(), self._totals
         lag = sum(each.lag for each in partitions.values())
-        moment = Moment(now, totals.records, totals.out, totals.dead_total, lag)
-        self._publish(partitions=partitions, looked=now, hour=with_moment(self.snapshot.hour, moment), **changes)
+        moment = Moment(now, totals.records, totals.out, totals.dead_total, lag, totals.dead)
+        hour = with_moment(self.snapshot.hour, moment)
+        day = with_moment(self.snapshot.day, moment, DAY_SECONDS, DAY_MOMENT_SECONDS)
+        self._publish(partitions=partitions, looked=now, hour=hour, day=day, **changes)
 
     def _rival(self, owner: Owner | None) -> Problem | None:
         if owner is None:

@@ -12,14 +12,20 @@ from http import HTTPStatus
 from importlib.resources import files
 from typing import NamedTuple
 
-from app.status.document import document
+from app.status.document import document, history
 from app.status.health import not_alive, not_ready
 from app.status.metrics import exposition
 from app.status.snapshot import Snapshot
 
 TEXT = "text/plain; charset=utf-8"
-PAGE = files("app.status").joinpath("page.html").read_bytes()
-LONG = ("/api/status", "/metrics")
+PAGE_HTML, PAGE_CSS, PAGE_JS = (
+    files("app.status").joinpath(f"page.{kind}").read_bytes() for kind in ("html", "css", "js")
+)
+# One answer, so that the page is complete even if the driver ends.
+PAGE = PAGE_HTML.replace(b"<style></style>", b"<style>%b</style>" % PAGE_CSS).replace(
+    b"<script></script>", b"<script>%b</script>" % PAGE_JS
+)
+LONG = ("/api/status", "/api/history", "/metrics")
 # The largest age of a shared response: a flood of scrapes costs no more than two a second
 # (python -m tests.bench.scrape --flood 16).
 FRESH_SECONDS = 0.5
@@ -63,8 +69,9 @@ def answer(path: str, snapshot: Snapshot, now: float) -> Answer:
     match path:
         case "/":
             return Answer(HTTPStatus.OK, "text/html; charset=utf-8", PAGE)
-        case "/api/status":
-            return Answer(HTTPStatus.OK, "application/json", json.dumps(document(snapshot, now)).encode())
+        case "/api/status" | "/api/history":
+            found = document(snapshot, now) if path == "/api/status" else history(snapshot)
+            return Answer(HTTPStatus.OK, "application/json", json.dumps(found).encode())
         case "/metrics":
             body, content_type = exposition(snapshot, now)
             return Answer(HTTPStatus.OK, content_type, body)
@@ -72,7 +79,7 @@ def answer(path: str, snapshot: Snapshot, now: float) -> Answer:
             return _verdict(not_alive(snapshot, now), "alive")
         case "/readyz":
             return _verdict(not_alive(snapshot, now) or not_ready(snapshot), "ready")
-    return Answer(HTTPStatus.NOT_FOUND, TEXT, b"not found; try / /api/status /metrics /healthz /readyz\n")
+    return Answer(HTTPStatus.NOT_FOUND, TEXT, b"not found; try / /api/status /api/history /metrics /healthz /readyz\n")
 
 
 class Answers:

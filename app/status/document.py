@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -12,8 +13,10 @@ from app.status.condition import judge, records_per_second
 from app.status.health import not_alive, not_ready, situation
 from app.status.metrics import PARTITIONS
 from app.status.snapshot import VERSION, About, PartitionStatus, Problem, RoundStatus, Snapshot
+from app.status.window import Moment
 
 Document = dict[str, Any]
+HOUR = ("at", "records", "out", "dead", "lag")
 
 
 def document(snapshot: Snapshot, now: float) -> Document:
@@ -44,7 +47,27 @@ def document(snapshot: Snapshot, now: float) -> Document:
         "endings": dict(snapshot.endings),
         "partitions": [_partition(each, snapshot, now) for _, each in sorted(snapshot.partitions.items())],
         "mirrors": [each._asdict() for each in snapshot.mirrors],
-        "hour": [each._asdict() for each in snapshot.hour],
+        "hour": [dict(zip(HOUR, each, strict=False)) for each in snapshot.hour],
+    }
+
+
+def history(snapshot: Snapshot) -> Document:
+    """Return the last hour and, with fewer moments, the last day, in columns; and the limits of the configuration."""
+    return {
+        "version": VERSION,
+        "hour": _columns(snapshot.hour),
+        "day": _columns(snapshot.day),
+        "limits": {"records_per_second": snapshot.rate_limit, "dead_letters_ratio": snapshot.about.breaker_ratio},
+    }
+
+
+def _columns(moments: Sequence[Moment]) -> Document:
+    reasons = moments[-1].reasons if moments else {}
+    return {
+        "at": [round(each.at, 1) for each in moments],
+        "records": [each.records for each in moments],
+        "lag": [each.lag for each in moments],
+        "dead": {reason: [each.reasons.get(reason, 0) for each in moments] for reason in reasons},
     }
 
 

@@ -61,9 +61,9 @@ def lines(before: Snapshot, after: Snapshot) -> Iterator[Line]:
 
 def _started(before: Snapshot, after: Snapshot) -> Iterator[Line]:
     if after.about is not before.about:
-        work = after.about._asdict()
-        del work["command_line"]
-        yield Line(events.STARTED, work.pop("build")._asdict() | work)
+        about = after.about
+        work = {name: getattr(about, name) for name in ("generation", "guarantee", "sources", "sink", "dead_letters")}
+        yield Line(events.STARTED, about.build._asdict() | work)
 
 
 def _phase(before: Snapshot, after: Snapshot) -> Iterator[Line]:

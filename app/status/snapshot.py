@@ -30,7 +30,14 @@ class Build(NamedTuple):
 
 
 class About(NamedTuple):
-    """What runs, on what, and how commands name it; `sources` are names of topics, or the pattern that finds them."""
+    """
+    What runs, and its work.
+
+    Args:
+        sources: the topics' names, or the pattern that finds them.
+        command_line: how commands name this service.
+        breaker_ratio: the share of dead letters that blocks a partition; None if none does.
+    """
 
     build: Build = Build()
     generation: int = 0
@@ -39,6 +46,7 @@ class About(NamedTuple):
     sink: str = ""
     dead_letters: str = ""
     command_line: CommandLine = PLACEHOLDERS
+    breaker_ratio: float | None = None
 
 
 NOTHING_KNOWN = About()
@@ -274,6 +282,7 @@ class Snapshot:
         totals: the counts of all records since the service started.
         tasks: the times of each task since the service started, by its number within a round.
         hour: the moments of the last hour, newest last.
+        day: fewer moments, of the last day.
     """
 
     at: float
@@ -301,6 +310,7 @@ class Snapshot:
     paused: Pause | None = None
     tasks: Mapping[int, TaskTimes] = field(default_factory=dict)
     hour: tuple[Moment, ...] = ()
+    day: tuple[Moment, ...] = ()
 
     @property
     def problems(self) -> list[Problem]:
@@ -317,6 +327,12 @@ class Snapshot:
     def stands_by(self) -> bool:
         """Whether it leaves the work to another service, and has not worked yet."""
         return self.phase is Phase.STARTING and (bool(self.taken) or self.rival is not None)
+
+    @property
+    def rate_limit(self) -> int | None:
+        """The most records per second of all partitions together; None if one has no limit."""
+        limits = [status.rate_limit for status in self.partitions.values()]
+        return sum(each or 0 for each in limits) if limits and None not in limits else None
 
     @property
     def lag(self) -> int:

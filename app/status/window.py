@@ -1,15 +1,19 @@
-"""Sliding windows: each partition in the last minutes, and the whole service in the last hour."""
+"""Sliding windows: each partition in the last minutes, and the whole service in the last hour and the last day."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 # Long enough for two commits at the largest `commit.interval`, so that a slow committer does not look stalled.
 WINDOW_SECONDS = 120.0
 HOUR_SECONDS = 3600.0
+DAY_SECONDS = 24 * HOUR_SECONDS
 # Closer points would show nothing more, but take much memory with a thousand partitions.
 STEP_SECONDS = 5.0
 MOMENT_SECONDS = 10.0
+# A day has as many moments as an hour: 360, which is more than the page has pixels for.
+DAY_MOMENT_SECONDS = 24 * MOMENT_SECONDS
 
 
 class Point(NamedTuple):
@@ -30,13 +34,21 @@ class Point(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """The whole service at one time, in seconds since the epoch: its counts since the start, and its lag in offsets."""
+    """
+    The whole service at one time, in seconds since the epoch.
+
+    Args:
+        records: the counts of records, lines and dead letters since the start.
+        lag: in offsets.
+        reasons: the dead letters by reason.
+    """
 
     at: float
     records: int
     out: int
     dead: int
     lag: int
+    reasons: Mapping[str, int] = {}
 
 
 def with_point(points: tuple[Point, ...], point: Point) -> tuple[Point, ...]:
@@ -45,7 +57,9 @@ def with_point(points: tuple[Point, ...], point: Point) -> tuple[Point, ...]:
     return (*(each for each in kept if each.at > point.at - WINDOW_SECONDS), point)
 
 
-def with_moment(moments: tuple[Moment, ...], moment: Moment) -> tuple[Moment, ...]:
-    """Return the hour with a moment appended; a moment too close to the last one and moments too old are left out."""
-    kept = moments[:-1] if len(moments) > 1 and moment.at - moments[-2].at <= MOMENT_SECONDS else moments
-    return (*(each for each in kept if each.at > moment.at - HOUR_SECONDS), moment)
+def with_moment(
+    moments: tuple[Moment, ...], moment: Moment, seconds: float = HOUR_SECONDS, step: float = MOMENT_SECONDS
+) -> tuple[Moment, ...]:
+    """Return the last `seconds` with a moment appended; a moment within `step` of the last one is left out."""
+    kept = moments[:-1] if len(moments) > 1 and moment.at - moments[-2].at <= step else moments
+    return (*(each for each in kept if each.at > moment.at - seconds), moment)

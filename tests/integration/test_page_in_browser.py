@@ -60,10 +60,21 @@ def partition(number: int, now: float, *, lag: int, closing: int = 0) -> Partiti
 def snapshot(*partitions: PartitionStatus, closing: int = 0) -> Snapshot:
     """Return a service that has worked on these partitions for an hour."""
     now, lag = REAL.wall_clock(), sum(each.lag for each in partitions)
+
+    def at_lag(step: int) -> int:
+        return lag + closing * step
+
+    def rejected(count: int) -> dict[str, int]:
+        return {"srcip": count // 80, "empty": count // 200, "no_marker": count // 400}
+
     busy = TaskTimes(900.0, 60.0, Histogram(1_500.0, (0, 0, 0, 0, 9_000)), Histogram(1_000.0, (0, 0, 0, 9_000)))
-    hour = tuple(
-        Moment(now - 30 * back, (120 - back) * 30 * RATE - back % 7 * 900, 0, 0, lag + closing * back)
-        for back in range(119, -1, -1)
+    hour, day = (
+        tuple(
+            Moment(at, count := int((at - now + 86_400) * RATE) - step % 7 * 900, 0, 0, at_lag(step), rejected(count))
+            for step in range(119, -1, -1)
+            for at in [now - seconds / 120 * step]
+        )
+        for seconds in (3_600, 86_400)
     )
     return Snapshot(
         at=now,
@@ -83,6 +94,7 @@ def snapshot(*partitions: PartitionStatus, closing: int = 0) -> Snapshot:
         totals=sum((each.counts for each in partitions), Counts()),
         tasks=dict.fromkeys(range(4), busy),
         hour=hour,
+        day=day,
     )
 
 
@@ -157,7 +169,7 @@ def test_it_renders_and_updates(tmp_path: Path) -> None:
         assert ["srcip", "empty", "no_marker"] == browser.value(
             "[...document.querySelectorAll('#dead tr')].map(each => each.firstChild.textContent)"
         )
-        assert 2 == browser.value("document.querySelectorAll('svg polyline').length")
+        assert 1 + 1 + 3 == browser.value("document.querySelectorAll('svg polyline').length")
         assert 3 == browser.value("document.querySelectorAll('#rounds tr').length")
         assert ["0", "26 %", "43 %", "29 %", "1.7 %"] == browser.value(
             "[...document.querySelector('#tasks tr').children].map(each => each.textContent)"
@@ -184,7 +196,7 @@ def test_it_renders_and_updates(tmp_path: Path) -> None:
 
         shown.now = replace(quiet(), paused=Pause(round((REAL.wall_clock() - 90) * 1000), "ops-1"))
         browser.until(f"{STATE}.textContent.includes('paused from ops-1 · for 1.5 min, since ')")
-        assert "winnow resume" in browser.value("document.getElementById('happening').textContent")
+        assert "winnow resume" in browser.value("document.getElementById('advice').textContent")
 
         assert "the same page" == browser.value("window.mark")
         assert [] == browser.errors

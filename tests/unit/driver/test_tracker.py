@@ -525,7 +525,8 @@ def test_the_window_has_each_look(harness: TrackerHarness) -> None:
     assert [(1_000, 100, 40, 0), (1_010, 100, 60, 20)] == [
         tuple(each) for each in harness.snapshot.partitions[A].points
     ]
-    assert [(1_000, 0, 0, 0, 160), (1_010, 20, 17, 3, 130)] == [tuple(each) for each in harness.snapshot.hour]
+    moments = [(1_000, 0, 0, 0, 160, {}), (1_010, 20, 17, 3, 130, {"empty": 3})]
+    assert moments == [tuple(each) for each in harness.snapshot.hour] == [tuple(each) for each in harness.snapshot.day]
     assert 1_010 == harness.snapshot.looked
 
 

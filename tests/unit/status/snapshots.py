@@ -65,7 +65,8 @@ SNAPSHOT = Snapshot(
         ),
         1: TaskTimes(43.0, 0.25, Histogram(1.0, (0, 0, 1)), Histogram(0.5, (1,)), Histogram(20.0, (*(0,) * 13, 1))),
     },
-    hour=(Moment(9_980.0, 50, 45, 5, 200), Moment(9_990.0, 100, 90, 10, 105)),
+    hour=(Moment(9_980.0, 50, 45, 5, 200, {"empty": 5}), Moment(9_990.0, 100, 90, 10, 105, {"empty": 8, "srcip": 2})),
+    day=(Moment(9_000.0, 0, 0, 0, 900), Moment(9_990.0, 100, 90, 10, 105, {"empty": 8, "srcip": 2})),
 )
 NOTHING_YET = Snapshot(at=9_990.0, alive=9_990.0, group="idc", started=9_990.0)
 

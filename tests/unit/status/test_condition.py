@@ -10,7 +10,16 @@ import pytest
 from app.model import Partition
 from app.status.condition import Condition, judge, records_per_second
 from app.status.snapshot import PartitionState, PartitionStatus, Phase, Problem, Snapshot
-from app.status.window import HOUR_SECONDS, WINDOW_SECONDS, Moment, Point, with_moment, with_point
+from app.status.window import (
+    DAY_MOMENT_SECONDS,
+    DAY_SECONDS,
+    HOUR_SECONDS,
+    WINDOW_SECONDS,
+    Moment,
+    Point,
+    with_moment,
+    with_point,
+)
 
 P = Partition("raw", 0)
 WORKING = Snapshot(at=1_300.0, group="idc", started=1_000.0, phase=Phase.RUNNING)
@@ -120,4 +129,15 @@ def test_windows_stay_small() -> None:
     assert WINDOW_SECONDS - 10 <= points[-1].at - points[0].at < WINDOW_SECONDS
     assert HOUR_SECONDS - 20 <= moments[-1].at - moments[0].at < HOUR_SECONDS
     assert 20 <= len(points) <= 26
+    assert 350 <= len(moments) <= 362
+
+
+def test_a_day_has_as_many_moments_as_an_hour() -> None:
+    """It reaches back for a day, and its newest moment is the last one."""
+    moments: tuple[Moment, ...] = ()
+    for second in range(0, 100_000, 10):
+        moments = with_moment(moments, Moment(second, 0, 0, 0, 0), DAY_SECONDS, DAY_MOMENT_SECONDS)
+
+    assert 99_990 == moments[-1].at
+    assert DAY_SECONDS - 480 <= moments[-1].at - moments[0].at < DAY_SECONDS
     assert 350 <= len(moments) <= 362

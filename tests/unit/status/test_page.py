@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 
 from app.status.answers import PAGE
 from app.status.condition import Condition
-from app.status.document import Document, document
+from app.status.document import Document, document, history
 from app.status.health import LEVELS, Level
 from tests.unit.status.snapshots import NOW, SNAPSHOT
 
@@ -38,7 +38,8 @@ def test_nothing_comes_from_outside() -> None:
     assert ["data:,"] == addresses
     assert {"http://www.w3.org/2000/svg"} == set(re.findall(r"https?://[^\"'\s)]+", TEXT))  # a name, not an address
     assert not re.search(r"@import|url\(", TEXT)
-    assert ['"api/status"'] == re.findall(r"fetch\(([^,]+),", TEXT)
+    assert ["path"] == re.findall(r"fetch\(([^,]+),", TEXT)
+    assert {"api/status", "api/history"} == set(re.findall(r"\bask\(\"([^\"]+)\"\)", TEXT))
     assert len(PAGE) < 30_000
 
 
@@ -49,9 +50,8 @@ def test_what_comes_from_the_driver_is_never_markup() -> None:
 
 def test_every_field_that_the_page_reads_exists() -> None:
     """The page and the status document agree on their names."""
-    status = document(SNAPSHOT, NOW)
-    known = keys(status)
-    read = set(re.findall(r"\b(?:status|each|before|now|status\.\w+)\.([a-z_]+)\b(?!\()", TEXT))
+    known = keys(document(SNAPSHOT, NOW)) | keys(history(SNAPSHOT))
+    read = set(re.findall(r"\b(?:status|each|last|past|moments|(?:status|last|past)\.\w+)\.([a-z_]+)\b(?!\()", TEXT))
     of_the_page = {"name", "names", "rank", "length"}
 
     assert read - of_the_page
@@ -72,7 +72,7 @@ def test_every_element_that_the_script_fills_exists() -> None:
     assert len(ids) == len(set(ids))
     assert looked_up
     assert set() == looked_up - set(ids)
-    assert {f"{chart}{part}" for chart in ("rate", "lag") for part in ("", "-now", "-scale")} <= set(ids)
+    assert {f"{chart}{part}" for chart in ("rate", "lag", "share") for part in ("", "-now")} <= set(ids)
 
 
 def test_every_condition_has_a_rank_and_a_colour() -> None:

@@ -84,6 +84,23 @@ def test_the_status_is_json(page: Page) -> None:
     assert {"at": 9_980.0, "records": 50, "out": 45, "dead": 5, "lag": 200} == found["hour"][0]
 
 
+def test_the_history_is_in_columns(page: Page) -> None:
+    """A reason that is newer than a moment had no dead letters then. A limit is known if each partition has one."""
+    page.snapshot = replace(SNAPSHOT, about=SNAPSHOT.about._replace(breaker_ratio=0.5))
+    found = json.loads(page.ask("/api/history")[2])
+
+    assert {"at": [9_980.0, 9_990.0], "records": [50, 100], "lag": [200, 105]} | {
+        "dead": {"empty": [5, 8], "srcip": [0, 2]}
+    } == found["hour"]
+    assert [9_000.0, 9_990.0] == found["day"]["at"]
+    assert {"records_per_second": None, "dead_letters_ratio": 0.5} == found["limits"]
+    limited = {partition: replace(each, rate_limit=70) for partition, each in SNAPSHOT.partitions.items()}
+    page.snapshot = replace(SNAPSHOT, partitions=limited)
+    assert 210 == json.loads(page.ask("/api/history")[2])["limits"]["records_per_second"]
+    page.snapshot = NOTHING_YET
+    assert {"at": [], "records": [], "lag": [], "dead": {}} == json.loads(page.ask("/api/history")[2])["hour"]
+
+
 def test_a_cure_has_the_commands_of_this_service(page: Page) -> None:
     """What an operator copies names the configuration and the brokers; the cure itself keeps its placeholders."""
     line = CommandLine("-c /etc/winnow/winnow.yaml", "--bootstrap-server kafka:9092")
@@ -166,7 +183,7 @@ def test_the_page_loads_nothing(page: Page) -> None:
 def test_what_is_not_here(page: Page) -> None:
     """An unknown path lists the known ones; nothing can be changed; HEAD has no body."""
     status, _, body = page.ask("/favicon.ico")
-    assert (404, "not found; try / /api/status /metrics /healthz /readyz\n") == (status, body)
+    assert (404, "not found; try / /api/status /api/history /metrics /healthz /readyz\n") == (status, body)
     for method in ("POST", "PUT", "DELETE", "OPTIONS", "TRACE", "CONNECT", "FLY"):
         status, headers, body = page.ask("/api/status", method)
         assert (405, "GET, HEAD", "this server is read-only: use GET or HEAD\n") == (status, headers["Allow"], body)
