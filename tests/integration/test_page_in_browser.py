@@ -189,12 +189,11 @@ def test_it_renders_and_updates(tmp_path: Path) -> None:
         )
         assert ("set out.of.range", " (or --to-latest") == (before[:16], after[:16])
         assert "winnow offsets reset -c winnow.yaml --topic raw-logs:3 --to-earliest" == command
+        picture(browser, "blocked")
         browser.value("document.querySelector('.problem button').click()")
         browser.until("document.querySelector('.problem button').textContent !== 'copy'")
         assert "raw-logs-3" == browser.value("document.querySelector('#partitions th').textContent")
         assert "blocked · idc-cleansing · Winnow" == browser.value("document.title")
-        picture(browser, "blocked")
-
         shown.now = replace(quiet(), paused=Pause(round((REAL.wall_clock() - 90) * 1000), "ops-1"))
         browser.until(f"{STATE}.textContent.includes('paused from ops-1 · for 1.5 min, since ')")
         assert "winnow resume" in browser.value("document.getElementById('advice').textContent")
