@@ -105,7 +105,7 @@ function showState(status) {
   const said = counts.map(([word, count]) => `${number(count)} ${word}`).join(", ");
   const known = said && service.word !== "outage" ? [said, `lag ${number(status.lag)}`] : [];
   const text = [service.says, lasting(service.since, status.now), ...known].filter(Boolean).join(" · ");
-  say(service.level, service.advice, text, service.happening, service.safe, service.detail && `last answer: ${service.detail}`);
+  say(service.level, service.advice, text, service.happening, service.safe, service.detail && `last error: ${service.detail}`);
   at("figures").classList.toggle("old", old());
   at("version").textContent = status.about.build.version;
   at("group").textContent = status.group;
@@ -215,7 +215,7 @@ function showCharts() {
   if (!last || !past) return;
   const moments = at("hours").value === "1" ? past.hour : past.day, time = moments.at;
   const steps = time.slice(1).map((end, index) => end - time[index]).sort((a, b) => a - b);
-  const gap = 3 * (steps[Math.floor(steps.length / 2)] ?? 0);
+  const usual = at("hours").value === "1" ? 10 : 240, gap = 3 * Math.max(usual, steps[Math.floor(steps.length / 2)] ?? 0);
   const change = values => values.map((value, index) => index && time[index] - time[index - 1] <= gap ? Math.max(0, value - values[index - 1]) : null);
   const per = (values, whole) => change(values).map((value, index) => value == null ? null : value / (whole[index] || Infinity));
   const seconds = time.map((end, index) => end - time[index - 1]), records = change(moments.records);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -181,3 +182,6 @@ def test_an_outage_does_not_silence_the_page(mortal: Broker, tmp_path: Path) -> 
         assert 10 == found["winnow_records_in_total", "0", raw]
         assert found["winnow_snapshot_age_seconds",] > 3
         assert (200, 503) == (ask(f"{url}healthz")[0], ask(f"{url}readyz")[0])
+        known = json.loads(ask(f"{url}api/status")[1])
+        assert ("outage", "Kafka is not responding") == (known["service"]["word"], known["service"]["says"])
+        assert [("unknown", None)] == [(each["condition"], each["records_per_second"]) for each in known["partitions"]]
