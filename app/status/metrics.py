@@ -1,4 +1,4 @@
-"""The snapshot as Prometheus metrics. Labels are topic, partition, reason and task, never an offset or a line."""
+"""The snapshot as Prometheus metrics. No label is an offset or a line."""
 
 from __future__ import annotations
 
@@ -27,12 +27,17 @@ class Metric(NamedTuple, Generic[Of]):
         meaning: the description for users.
         value: its value at a time in seconds since the epoch; None if it has none now.
         field: its name in the status document; empty if it is not there.
+        of_group: whether it has the group as a label, by which dashboards of lag exporters choose.
     """
 
     name: str
     meaning: str
     value: Callable[[Of, float], float | None]
     field: str = ""
+    of_group: bool = False
+
+    def labels(self, *others: str) -> str:
+        return ", ".join(["group", *others] if self.of_group else others)
 
 
 class TimesMetric(NamedTuple):
@@ -130,9 +135,17 @@ PARTITIONS: Sequence[Metric[PartitionStatus]] = (
         "kafka_consumergroup_group_lag",
         "as in kafka-consumer-groups: offsets from the committed one to the high watermark",
         lambda p, _: _group_lag(p),
+        of_group=True,
     ),
-    Metric("kafka_consumergroup_group_lag_seconds", "same as `winnow_lag_seconds`", lambda p, _: p.lag_seconds),
-    Metric("kafka_consumergroup_group_offset", "the committed offset", lambda p, _: p.committed, "committed"),
+    Metric(
+        "kafka_consumergroup_group_lag_seconds",
+        "same as `winnow_lag_seconds`",
+        lambda p, _: p.lag_seconds,
+        of_group=True,
+    ),
+    Metric(
+        "kafka_consumergroup_group_offset", "the committed offset", lambda p, _: p.committed, "committed", of_group=True
+    ),
     Metric("kafka_partition_latest_offset", "the high watermark", lambda p, _: p.high_watermark, "high_watermark"),
 )
 TASKS: Sequence[Metric[TaskTimes]] = (
@@ -166,6 +179,7 @@ SERVICE: Sequence[Metric[Snapshot]] = (
         "kafka_consumergroup_group_max_lag",
         "the largest `kafka_consumergroup_group_lag`",
         lambda s, _: max((_group_lag(p) or 0 for p in s.partitions.values()), default=0),
+        of_group=True,
     ),
 )
 
@@ -173,7 +187,7 @@ SERVICE: Sequence[Metric[Snapshot]] = (
 def described() -> Iterator[tuple[str, str, str]]:
     """Yield each metric with its labels and its meaning, for the documentation."""
     for of_partition in PARTITIONS:
-        yield of_partition.name, "topic, partition", of_partition.meaning
+        yield of_partition.name, of_partition.labels("topic", "partition"), of_partition.meaning
     for labelled in (CONDITION, DEAD_LETTERS, ROUNDS):
         yield labelled.name, ", ".join(labelled.labels), labelled.meaning
     for of_task in TASKS:
@@ -181,7 +195,7 @@ def described() -> Iterator[tuple[str, str, str]]:
     for times in TIMES:
         yield times.name, "", f"{times.meaning}: a histogram"
     for of_service in SERVICE:
-        yield of_service.name, "", of_service.meaning
+        yield of_service.name, of_service.labels(), of_service.meaning
     yield BUILD.name, ", ".join(BUILD.labels), BUILD.meaning
 
 
@@ -194,8 +208,10 @@ def _lines(snapshot: Snapshot, now: float) -> Iterator[str]:
     partitions = sorted(snapshot.partitions.items())
     # A thousand partitions have 27,000 samples, so their labels are formatted once.
     statuses = [(_labels({"topic": at.topic, "partition": at.number}), status) for at, status in partitions]
+    group = _labels({"group": snapshot.group})
     for metric in PARTITIONS:
-        yield from _family(metric.name, metric.meaning, ((at, metric.value(status, now)) for at, status in statuses))
+        values = ((_joined(group, at) if metric.of_group else at, metric.value(status, now)) for at, status in statuses)
+        yield from _family(metric.name, metric.meaning, values)
     conditions = ((at, CONDITIONS[judge(status, snapshot).condition]) for at, status in statuses)
     yield from _family(*CONDITION[:2], conditions)
     yield from _family(*DEAD_LETTERS[:2], _dead_letters(statuses))
@@ -208,14 +224,18 @@ def _lines(snapshot: Snapshot, now: float) -> Iterator[str]:
     for times_metric in TIMES:
         yield from _histogram(times_metric, times_metric.value(everything))
     for of_service in SERVICE:
-        yield from _family(of_service.name, of_service.meaning, [("", of_service.value(snapshot, now))])
+        yield from _family(
+            of_service.name,
+            of_service.meaning,
+            [(group if of_service.of_group else "", of_service.value(snapshot, now))],
+        )
     yield from _family(*BUILD[:2], [(_labels(snapshot.about.build._asdict()), 1)])
 
 
 def _dead_letters(statuses: Iterable[tuple[str, PartitionStatus]]) -> Iterator[tuple[str, int]]:
     for labels, status in statuses:
         for reason, count in status.counts.dead.items():
-            yield f"{labels[:-1]},{_labels({'reason': reason})[1:]}", count
+            yield _joined(labels, _labels({"reason": reason})), count
 
 
 def _histogram(metric: TimesMetric, found: Histogram) -> Iterator[str]:
@@ -242,6 +262,10 @@ def _heading(name: str, meaning: str, kind: str) -> str:
 def _labels(labels: Mapping[str, object]) -> str:
     quoted = ",".join(f'{name}="{_escaped(str(value))}"' for name, value in labels.items())
     return f"{{{quoted}}}"
+
+
+def _joined(labels: str, more: str) -> str:
+    return f"{labels[:-1]},{more[1:]}"
 
 
 def _escaped(value: str) -> str:

@@ -1,12 +1,13 @@
 "use strict";
 const EVERY = 2000, HISTORY = 5, FIRST = 100;
 const WORST = ["blocked", "stalled", "falling behind", "paused", "unknown", "waiting", "catching up", "ok"];
-const OLD_SECONDS = 60, NAMES = 5, TONES = 5;
+const MARKS = {blocked: "×", stalled: "!", "falling behind": "↑", paused: "‖", unknown: "?", waiting: "…", "catching up": "↓", ok: ""};
+const OLD_SECONDS = 60, NAMES = 5, TONES = 5, MANY = 24;
 const at = id => document.getElementById(id);
 const number = value => value == null ? "–" : Math.round(value).toLocaleString("en");
 const fine = value => Number(value.toPrecision(3)).toLocaleString("en");
 const css = word => word.replace(" ", "-");
-let showAll = false, last = null, past = null, silentSince = null, looks = 0;
+let showAll = false, last = null, past = null, silentSince = null, looks = 0, chosen = null;
 
 function duration(seconds) {
   if (seconds == null) return "–";
@@ -35,15 +36,28 @@ function wrapped(name, text, className) {
   return made;
 }
 
-// Each cell has a text, a class and, for wide screens, a supplement.
+// Each cell has a text, a class and, for wide screens, a supplement. The first one is the row's head.
 function row(...cells) {
   const made = document.createElement("tr");
-  for (const [text, className, supplement] of cells) {
-    const cell = (className?.startsWith("words") ? wrapped : element)("td", text, className);
+  cells.forEach(([text, className, supplement], index) => {
+    const cell = (className?.startsWith("words") ? wrapped : element)(index ? "td" : "th", text, className);
+    if (!index) cell.scope = "row";
     if (supplement) cell.append(element("span", supplement, "wide"));
     made.append(cell);
-  }
+  });
   return made;
+}
+
+// Replaces only the cells that changed, so that a selection and a screen reader keep their place.
+function show(id, rows) {
+  const body = at(id);
+  rows.forEach((made, index) => {
+    const known = body.children[index];
+    if (!known) body.append(made);
+    else if (known.children.length !== made.children.length) known.replaceWith(made);
+    else [...made.children].forEach((cell, column) => known.children[column].isEqualNode(cell) || known.children[column].replaceWith(cell));
+  });
+  while (body.children.length > rows.length) body.lastElementChild.remove();
 }
 
 // The browser's clipboard works only on this machine or over TLS; elsewhere the selection is copied.
@@ -51,6 +65,7 @@ async function copy(code, button) {
   getSelection().selectAllChildren(code);
   const copied = navigator.clipboard ? await navigator.clipboard.writeText(code.textContent).then(() => true, () => false) : false;
   button.textContent = copied || document.execCommand("copy") ? "copied" : "press Ctrl-C";
+  button.setAttribute("aria-label", `${button.textContent}: ${code.textContent}`);
 }
 
 function command(text) {
@@ -77,6 +92,9 @@ function lasting(since, now) {
 
 function say(level, parts, ...sentences) {
   at("state").className = level;
+  // A screen reader hears a change of the state, not each second of it.
+  const heard = sentences[0].split(" · ")[0];
+  if (at("heard").textContent !== heard) at("heard").textContent = heard;
   fill("advice", parts, advice);
   ["state", "happening", "safe", "detail"].forEach((id, index) => { at(id).textContent = sentences[index] ?? ""; });
 }
@@ -87,7 +105,7 @@ function showState(status) {
   const said = counts.map(([word, count]) => `${number(count)} ${word}`).join(", ");
   const known = said && service.word !== "outage" ? [said, `lag ${number(status.lag)}`] : [];
   const text = [service.says, lasting(service.since, status.now), ...known].filter(Boolean).join(" · ");
-  say(service.level, service.advice, text, service.happening, service.safe, service.detail && `last answer: ${service.detail}`);
+  say(service.level, service.advice, text, service.happening, service.safe, service.detail && `last error: ${service.detail}`);
   at("figures").classList.toggle("old", old());
   at("version").textContent = status.about.build.version;
   at("group").textContent = status.group;
@@ -128,7 +146,7 @@ function showProblems(status) {
 function card({names, cause, since, advice: parts}) {
   const more = names.length > NAMES ? ` and ${number(names.length - NAMES)} more` : "";
   const where = names[0] ? `${names.slice(0, NAMES).join(", ")}${more}: ` : "";
-  const made = element("div", `${where}${cause} `, "card problem"), time = element("span", "", "quiet"), cure = element("p", "");
+  const made = wrapped("div", `${where}${cause} `, "card problem"), time = element("span", "", "quiet"), cure = element("p", "");
   time.dataset.since = since;
   cure.append(...advice(parts));
   made.append(time, cure);
@@ -197,7 +215,7 @@ function showCharts() {
   if (!last || !past) return;
   const moments = at("hours").value === "1" ? past.hour : past.day, time = moments.at;
   const steps = time.slice(1).map((end, index) => end - time[index]).sort((a, b) => a - b);
-  const gap = 3 * (steps[Math.floor(steps.length / 2)] ?? 0);
+  const usual = at("hours").value === "1" ? 10 : 240, gap = 3 * Math.max(usual, steps[Math.floor(steps.length / 2)] ?? 0);
   const change = values => values.map((value, index) => index && time[index] - time[index - 1] <= gap ? Math.max(0, value - values[index - 1]) : null);
   const per = (values, whole) => change(values).map((value, index) => value == null ? null : value / (whole[index] || Infinity));
   const seconds = time.map((end, index) => end - time[index - 1]), records = change(moments.records);
@@ -219,12 +237,13 @@ function showPartitions(status) {
   const wanted = at("filter").value.trim().toLowerCase();
   const found = status.partitions
     .map(each => ({...each, name: `${each.topic}-${each.partition}`, rank: WORST.indexOf(each.condition)}))
-    .filter(each => `${each.name} ${each.condition} ${each.state}`.toLowerCase().includes(wanted))
+    .filter((each, _, all) => all.some(one => one.name.toLowerCase() === wanted) ? each.name.toLowerCase() === wanted
+      : `${each.name} ${each.condition} ${each.state}`.toLowerCase().includes(wanted))
     .sort((a, b) => a.rank - b.rank || b.lag - a.lag || a.partition - b.partition);
   const shown = showAll ? found : found.slice(0, FIRST);
-  at("partitions").replaceChildren(...shown.map(each => row(
+  show("partitions", shown.map(each => row(
     [each.name],
-    [each.condition + (each.seconds_to_close == null ? "" : `, done in ${duration(each.seconds_to_close).replace(" ", "\u00a0")}`), `words ${css(each.condition)}`],
+    [each.condition + (each.seconds_to_close == null ? "" : `, ${duration(each.seconds_to_close).replace(" ", "\u00a0")} left`), `words ${css(each.condition)}`],
     [number(each.lag)],
     [each.lag ? duration(each.lag_seconds) : "0 s", "wide"],
     [number(each.records_per_second), "", each.rate_limit == null || each.records_per_second == null ? "" : ` of ${number(each.rate_limit)}`],
@@ -240,11 +259,11 @@ function showPartitions(status) {
 function showTotals(status) {
   const reasons = Object.entries(status.totals.dead).sort((a, b) => b[1] - a[1]);
   const share = count => status.totals.records ? `${(100 * count / status.totals.records).toFixed(2)} %` : "–";
-  at("dead").replaceChildren(...reasons.map(([reason, count]) => row([reason], [number(count)], [share(count)])));
-  [...at("dead").children].forEach((made, index) => made.firstChild.prepend(element("span", "", `swatch tone-${Math.min(index, TONES)}`)));
-  if (!reasons.length) at("dead").append(row(["none"], [""], [""]));
+  const rows = reasons.map(([reason, count]) => row([reason], [number(count)], [share(count)]));
+  rows.forEach((made, index) => made.firstChild.prepend(element("span", "", `swatch tone-${Math.min(index, TONES)}`)));
+  show("dead", rows.length ? rows : [row(["none"], [""], [""])]);
   const running = status.round && status.round.seconds == null ? [status.round] : [];
-  at("rounds").replaceChildren(...[...running, ...status.ended_rounds.toReversed()].map(each => row(
+  show("rounds", [...running, ...status.ended_rounds.toReversed()].map(each => row(
     [number(each.number)],
     [each.seconds == null ? "running" : each.reason ? `${each.ending}: ${each.reason}` : each.ending ?? "", "words"],
     [duration(each.seconds ?? status.now - each.began)],
@@ -254,16 +273,60 @@ function showTotals(status) {
 }
 
 function showTasks(status) {
-  at("tasks").replaceChildren(...status.tasks.slice(0, FIRST).map(each => {
+  const rows = status.tasks.slice(0, FIRST).map(each => {
     const spent = [each.wait_seconds, each.parse_seconds, each.produce_seconds, each.commit_seconds];
     const whole = spent.reduce((sum, seconds) => sum + seconds, 0);
     return row([number(each.task)], ...spent.map(seconds => [`${Number((100 * seconds / whole || 0).toPrecision(2))} %`]));
-  }));
-  if (!status.tasks.length) at("tasks").append(row(["no reports yet"]));
+  });
+  show("tasks", rows.length ? rows : [row(["no reports yet"], [""], [""], [""], [""])]);
 }
 
-function show(status) {
-  showState(status); showProblems(status); showCharts(); showPartitions(status); showTotals(status); showTasks(status);
+function assign(made, attributes) {
+  for (const [name, value] of Object.entries(attributes)) if (made.getAttribute(name) !== value) made.setAttribute(name, value);
+}
+
+// One tab stop: arrow keys choose a partition, and Enter filters the table by it.
+function showMap(status) {
+  const map = at("map"), count = status.partitions.length;
+  at("heat").hidden = count <= MANY;
+  if (at("heat").hidden) return;
+  while (map.children.length > count) map.lastElementChild.remove();
+  while (map.children.length < count) assign(map.appendChild(element("span", "")), {role: "option", "aria-selected": "false", id: `cell-${map.children.length - 1}`});
+  status.partitions.forEach((each, index) => assign(map.children[index], {
+    class: css(each.condition), "data-mark": MARKS[each.condition], "data-name": `${each.topic}-${each.partition}`,
+    "aria-label": `${each.topic}-${each.partition}: ${each.condition}, lag ${number(each.lag)}`,
+  }));
+  const words = new Set(status.partitions.map(each => each.condition));
+  at("legend").textContent = WORST.filter(word => words.has(word)).map(word => `${MARKS[word]} ${word}`.trim()).join(" · ");
+  choose(chosen ?? status.partitions.findIndex(each => each.condition === WORST.find(word => words.has(word))));
+}
+
+function choose(index) {
+  const map = at("map"), cell = map.children[Math.max(0, Math.min(index, map.children.length - 1))];
+  for (const made of map.querySelectorAll("[aria-selected=true]")) if (made !== cell) made.setAttribute("aria-selected", "false");
+  assign(cell, {"aria-selected": "true"});
+  assign(map, {"aria-activedescendant": cell.id});
+  at("cell").textContent = cell.getAttribute("aria-label");
+  return Number(cell.id.slice("cell-".length));
+}
+
+function filterBy(cell) {
+  at("filter").value = cell.dataset.name;
+  showPartitions(last);
+}
+
+function press(event) {
+  const map = at("map"), columns = getComputedStyle(map).gridTemplateColumns.split(" ").length;
+  const current = map.querySelector("[aria-selected=true]"), index = Number(current.id.slice("cell-".length));
+  const moves = {ArrowRight: 1, ArrowLeft: -1, ArrowDown: columns, ArrowUp: -columns, Home: -Infinity, End: Infinity};
+  if (event.key in moves) chosen = choose(index + moves[event.key]);
+  else if (event.key === "Enter" || event.key === " ") filterBy(current);
+  else return;
+  event.preventDefault();
+}
+
+function showAllOf(status) {
+  showState(status); showProblems(status); showCharts(); showMap(status); showPartitions(status); showTotals(status); showTasks(status);
 }
 
 async function ask(path) {
@@ -282,10 +345,17 @@ async function look() {
     setTimeout(look, EVERY);
   }
   silentSince = null;
-  show(last);
+  showAllOf(last);
 }
 
 at("hours").addEventListener("change", showCharts);
+at("map").addEventListener("keydown", press);
+at("map").addEventListener("click", event => {
+  const cell = event.target.closest("[role=option]");
+  if (!cell) return;
+  chosen = choose([...at("map").children].indexOf(cell));
+  filterBy(cell);
+});
 at("filter").addEventListener("input", () => last && showPartitions(last));
 at("all").addEventListener("click", () => { showAll = true; showPartitions(last); });
 look();

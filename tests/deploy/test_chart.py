@@ -267,6 +267,10 @@ EFFECTS: dict[str, tuple[object, str]] = {
     "podMonitor.interval": ({"enabled": True, "interval": "7s"}, "interval: 7s"),
     "podMonitor.labels": ({"enabled": True, "labels": {"release": "p"}}, "release: p"),
     "prometheusRule.enabled": (True, "kind: PrometheusRule"),
+    "prometheusRule.runbook": (
+        {"enabled": True, "runbook": "https://wiki/winnow"},
+        "runbook_url: https://wiki/winnow#a-partition-is-blocked",
+    ),
     "prometheusRule.labels": ({"enabled": True, "labels": {"release": "q"}}, "release: q"),
     "networkPolicy.enabled": (False, ""),
     "networkPolicy.httpFrom": ([{"podSelector": {"matchLabels": {"app": "p"}}}], "app: p"),

@@ -121,7 +121,7 @@ def test_the_generator_feeds_flume_and_flume_the_source(services: dict[str, Docu
 
 
 def test_prometheus_scrapes_winnow_and_watches_the_rules(services: dict[str, Document]) -> None:
-    """Prometheus scrapes the port of the status page and labels the target with the group."""
+    """Prometheus scrapes the port of the status page."""
     inside, scraped = mounts(services["prometheus"]), read("prometheus.yaml")
     (job,) = scraped["scrape_configs"]
     (target,) = job["static_configs"]
@@ -131,7 +131,7 @@ def test_prometheus_scrapes_winnow_and_watches_the_rules(services: dict[str, Doc
         "/etc/prometheus/alerts.yaml": "./alerts.yaml",
     }
     assert scraped["rule_files"] == ["alerts.yaml"]
-    assert target == {"targets": [f"winnow:{USED.http.port}"], "labels": {"group": USED.group_id}}
+    assert target == {"targets": [f"winnow:{USED.http.port}"]}
 
 
 @pytest.mark.skipif(TOOL is None, reason="promtool of Debian's package prometheus is not installed")

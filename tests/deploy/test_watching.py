@@ -16,6 +16,7 @@ from app.status.metrics import CONDITIONS, STATES, described
 from app.status.snapshot import PartitionState
 from tests.deploy.conftest import ROOT
 from tests.prometheus import TOOL
+from tests.support.docs import anchors
 
 RULES: list[dict[str, Any]] = yaml.safe_load((ROOT / "docker/alerts.yaml").read_text())["groups"][0]["rules"]
 DASHBOARD: dict[str, Any] = json.loads((ROOT / "docker/dashboard.json").read_text())
@@ -61,7 +62,7 @@ def test_the_rules_cover_what_can_go_wrong() -> None:
     assert len(alerts) == len(RULES)
     for rule in RULES:
         assert rule["labels"]["severity"] in ("critical", "warning")
-        assert rule["annotations"].keys() == {"summary", "description"}
+        assert rule["annotations"].keys() == {"summary", "description", "runbook_url"}
     assert {
         "WinnowNoHeartbeat",
         "WinnowNoProgress",
@@ -72,6 +73,15 @@ def test_the_rules_cover_what_can_go_wrong() -> None:
         "WinnowAccountingMismatch",
         "WinnowPartitionBlocked",
     } <= alerts.keys()
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
+def test_each_alert_links_to_a_section_of_the_runbook(rule: dict[str, Any]) -> None:
+    """A person on call who gets it must not search."""
+    page, _, section = rule["annotations"]["runbook_url"].partition("#")
+
+    assert page == "docs/runbook.md"
+    assert section in anchors((ROOT / page).read_text())
 
 
 def test_the_codes_of_the_rules_are_those_of_the_metrics() -> None:

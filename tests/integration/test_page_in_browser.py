@@ -2,6 +2,7 @@
 The status page in a real browser: it renders, updates, and stays readable with 1,000 partitions and on a phone.
 
 `SCREENSHOTS=docker pytest tests/integration/test_page_in_browser.py` rewrites the pictures of docs/observability.md.
+`AXE=axe.min.js` (of the npm package axe-core) also looks for barriers to people who use a keyboard or a screen reader.
 """
 
 from __future__ import annotations
@@ -178,7 +179,7 @@ def test_it_renders_and_updates(tmp_path: Path) -> None:
 
         shown.now = catching_up()
         browser.until(f"{STATE}.className === 'busy'")
-        assert "done in" in browser.value("document.querySelector('#partitions .catching-up').textContent")
+        assert "left" in browser.value("document.querySelector('#partitions .catching-up').textContent")
         picture(browser, "catching-up")
 
         shown.now = blocked()
@@ -188,12 +189,11 @@ def test_it_renders_and_updates(tmp_path: Path) -> None:
         )
         assert ("set out.of.range", " (or --to-latest") == (before[:16], after[:16])
         assert "winnow offsets reset -c winnow.yaml --topic raw-logs:3 --to-earliest" == command
+        picture(browser, "blocked")
         browser.value("document.querySelector('.problem button').click()")
         browser.until("document.querySelector('.problem button').textContent !== 'copy'")
-        assert "raw-logs-3" == browser.value("document.querySelector('#partitions td').textContent")
+        assert "raw-logs-3" == browser.value("document.querySelector('#partitions th').textContent")
         assert "blocked · idc-cleansing · Winnow" == browser.value("document.title")
-        picture(browser, "blocked")
-
         shown.now = replace(quiet(), paused=Pause(round((REAL.wall_clock() - 90) * 1000), "ops-1"))
         browser.until(f"{STATE}.textContent.includes('paused from ops-1 · for 1.5 min, since ')")
         assert "winnow resume" in browser.value("document.getElementById('advice').textContent")
@@ -209,7 +209,9 @@ def test_an_outage_is_said_once(tmp_path: Path) -> None:
     """It says since when Kafka is away, what happens and what is safe; what nobody knows is neither green nor a rate."""
     shown = Shown(away())
     with page(shown, tmp_path) as (browser, _):
-        text = browser.value("document.body.innerText")
+        text = browser.value(
+            "[...document.querySelectorAll('header p:not(.unseen), main')].map(each => each.innerText).join('\\n')"
+        )
         assert browser.value(f"{STATE}.textContent").startswith("Kafka is not responding · for 4")
         assert (1, 1) == (text.count("is not responding"), text.count(PAUSES))
         assert "try again every few seconds" in text
@@ -240,3 +242,64 @@ def test_a_phone_shows_a_thousand_partitions(dark: bool, tmp_path: Path) -> None
         assert [] == browser.errors
         grounds = {False: "rgb(251, 250, 247)", True: "rgb(21, 23, 26)"}
         assert grounds[dark] == browser.value("getComputedStyle(document.body).backgroundColor")
+
+
+def many() -> Snapshot:
+    """Of 1,000 partitions, number 777 is blocked."""
+    healthy, where = quiet(1_000), Partition(TOPIC, 777)
+    problem = Problem("the partition has no leader", "bring its broker back", REAL.wall_clock() - 60, where)
+    stuck = replace(healthy.partitions[where], state=PartitionState.BLOCKED, problem=problem)
+    return replace(healthy, partitions={**healthy.partitions, where: stuck})
+
+
+CHOSEN = "document.querySelector('#map [aria-selected=true]').getAttribute('aria-label')"
+
+
+def test_a_map_of_a_thousand_partitions(tmp_path: Path) -> None:
+    """It shows them all above the table, the worst one chosen. One tab stop: arrow keys choose, Enter filters."""
+    shown = Shown(many())
+    with page(shown, tmp_path) as (browser, _):
+        assert [1_000, 1, 999] == [
+            browser.value(f"document.querySelectorAll('#map {each}').length") for each in ("span", ".blocked", ".ok")
+        ]
+        assert "raw-logs-777: blocked, lag 0" == browser.value(CHOSEN)
+        assert "\u00d7 blocked · ok" == browser.value("document.getElementById('legend').textContent")
+        picture(browser, "map")
+
+        browser.value("document.getElementById('map').focus()")
+        columns = browser.value("getComputedStyle(at('map')).gridTemplateColumns.split(' ').length")
+        for key, number in (
+            ("ArrowRight", 778),
+            ("ArrowDown", 778 + columns),
+            ("Home", 0),
+            ("ArrowLeft", 0),
+            ("End", 999),
+        ):
+            browser.value(f"document.activeElement.dispatchEvent(new KeyboardEvent('keydown', {{key: '{key}'}}))")
+            assert f"raw-logs-{number}: ok, lag 0" == browser.value(CHOSEN)
+        browser.value("document.activeElement.dispatchEvent(new KeyboardEvent('keydown', {key: 'Enter'}))")
+        assert (1, "raw-logs-999") == (
+            browser.value(ROWS),
+            browser.value("document.querySelector('#partitions th').textContent"),
+        )
+
+        shown.now = quiet(8)
+        browser.until("document.getElementById('heat').hidden")
+        assert [] == browser.errors
+
+
+SCENES = {"quiet": quiet, "blocked": blocked, "outage": away, "map": many}
+
+
+@pytest.mark.skipif("AXE" not in os.environ, reason="AXE does not name axe.min.js")
+@pytest.mark.parametrize("width", [1_100, 640, 390])
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("scene", SCENES)
+def test_nothing_bars_anybody(scene: str, dark: bool, width: int, tmp_path: Path) -> None:
+    """axe-core finds nothing: names, roles, contrast, and a way for the keyboard to all that scrolls."""
+    with page(Shown(SCENES[scene]()), tmp_path, width, 844, dark=dark) as (browser, _):
+        browser.value(Path(os.environ["AXE"]).read_text())
+        found = browser.value("axe.run().then(({violations}) => violations.map(({id, nodes}) => [id, nodes[0].html]))")
+
+        assert [] == found
+        assert browser.value(FITS)

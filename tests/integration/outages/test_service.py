@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -160,7 +161,7 @@ def test_a_broker_that_is_out(mortal: Broker, tmp_path: Path, long: bool) -> Non
     assert 0 == code
     assert scrape["winnow_snapshot_age_seconds",] > seconds
     for partition in range(PARTITIONS):
-        assert 2_500 <= scrape["kafka_consumergroup_group_offset", str(partition), "out.raw"] <= 5_000
+        assert 2_500 <= scrape["kafka_consumergroup_group_offset", "out", str(partition), "out.raw"] <= 5_000
     assert {n: [cleansed(i, n) for i in range(5_000)] for n in range(PARTITIONS)} == by_partition(
         read(mortal.bootstrap, "out.clean")
     )
@@ -181,3 +182,6 @@ def test_an_outage_does_not_silence_the_page(mortal: Broker, tmp_path: Path) -> 
         assert 10 == found["winnow_records_in_total", "0", raw]
         assert found["winnow_snapshot_age_seconds",] > 3
         assert (200, 503) == (ask(f"{url}healthz")[0], ask(f"{url}readyz")[0])
+        known = json.loads(ask(f"{url}api/status")[1])
+        assert ("outage", "Kafka is not responding") == (known["service"]["word"], known["service"]["says"])
+        assert [("unknown", None)] == [(each["condition"], each["records_per_second"]) for each in known["partitions"]]

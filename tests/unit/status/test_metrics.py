@@ -49,9 +49,6 @@ def samples(snapshot: Snapshot, now: float = NOW) -> Samples:
         ("winnow_open_transaction_age_seconds", 30),
         ("winnow_partition_state", 1),
         ("winnow_partition_condition", 1),
-        ("kafka_consumergroup_group_lag", 90),
-        ("kafka_consumergroup_group_lag_seconds", 110),
-        ("kafka_consumergroup_group_offset", 900),
         ("kafka_partition_latest_offset", 990),
     ],
 )
@@ -81,12 +78,19 @@ def test_a_metric_of_a_partition(name: str, value: float) -> None:
         ("winnow_snapshot_age_seconds", (), 10),
         ("winnow_outage_seconds", (), 0),
         ("winnow_problems", (), 1),
-        ("kafka_consumergroup_group_max_lag", (), 90),
+        ("kafka_consumergroup_group_lag", ("idc", "raw", "0"), 90),
+        ("kafka_consumergroup_group_lag_seconds", ("idc", "raw", "0"), 110),
+        ("kafka_consumergroup_group_offset", ("idc", "raw", "0"), 900),
+        ("kafka_consumergroup_group_max_lag", ("idc",), 90),
         ("winnow_build_info", ("1.2.3", "3.11.9", "4.3.0", "2.16.0", "bulk"), 1),
     ],
 )
 def test_a_metric_of_the_service(name: str, labels: tuple[str, ...], value: float) -> None:
-    """The service's metrics have a reason or a task's number as label, or none; histograms cover all tasks."""
+    """
+    The service's metrics have a reason or a task's number as label, or none; histograms cover all tasks.
+
+    The names of lag exporters have the group, by which their dashboards choose.
+    """
     assert value == samples(SNAPSHOT)[name, labels]
 
 
@@ -101,13 +105,14 @@ def test_an_idle_partition_has_no_lag() -> None:
 def test_what_is_not_known_is_not_shown() -> None:
     """Without a committed offset, metrics that need one are absent; a wrong 0 would mislead."""
     found = samples(SNAPSHOT)
-    absent = {
-        "kafka_consumergroup_group_offset",
-        "kafka_consumergroup_group_lag",
-        "winnow_last_commit_timestamp_seconds",
-    }
 
-    assert absent == {name for name in absent if (name, ("other", "0")) not in found}
+    for name, *labels in (
+        ("kafka_consumergroup_group_offset", "idc"),
+        ("kafka_consumergroup_group_lag", "idc"),
+        ("winnow_last_commit_timestamp_seconds",),
+    ):
+        assert (name, (*labels, "raw", "0")) in found
+        assert (name, (*labels, "other", "0")) not in found
     assert ("winnow_lag_seconds", ("raw", "1")) not in found
     assert IDLE.committed is None
     assert BLOCKED.waiting is None
@@ -140,7 +145,7 @@ def test_before_the_first_look() -> None:
     """There are no partitions yet, but the service's own metrics exist."""
     found = samples(NOTHING_YET)
 
-    assert (0, 0) == (found["winnow_ready", ()], found["kafka_consumergroup_group_max_lag", ()])
+    assert (0, 0) == (found["winnow_ready", ()], found["kafka_consumergroup_group_max_lag", ("idc",)])
     assert ("winnow_snapshot_age_seconds", ()) not in found
 
 
@@ -156,7 +161,7 @@ def test_every_metric_is_declared() -> None:
     assert declared == {name: labels for name, (_, labels) in seen.items()}
     of_build = declared.pop("winnow_build_info")
     assert set(Build._fields) == of_build
-    assert {"topic", "partition", "reason", "task"} >= set().union(*declared.values())
+    assert {"group", "topic", "partition", "reason", "task"} >= set().union(*declared.values())
     for name, (kind, _) in seen.items():
         usual = "counter" if name.endswith("_total") else "gauge"
         assert ("histogram" if name in {each.name for each in TIMES} else usual) == kind

@@ -82,6 +82,9 @@ def test_every_condition_has_a_rank_and_a_colour() -> None:
 
     assert set(LEVELS) == set(Condition)
     assert [each.value for each in LEVELS] == re.findall(r'"([^"]+)"', listed[1])
+    marks = re.search(r"MARKS = \{(.*?)\};", TEXT)
+    assert marks
+    assert [each.value for each in LEVELS] == [name.strip('" ') for name in re.findall(r'("?[\w ]+"?): "', marks[1])]
     assert all(f".{each.value.replace(' ', '-')}" in TEXT for each in (*Condition, *Level))
 
 
