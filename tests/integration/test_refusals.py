@@ -65,7 +65,7 @@ def test_transactions_that_the_broker_does_not_allow(guarded: GuardedBroker, tmp
     findings: list[tuple[str, str]] = []
 
     said = refusal(config, tmp_path)
-    assert 3 == connected(checked, clients(checked), lambda *finding: findings.append(finding))
+    assert 3 == connected(checked, clients(checked), lambda state, what: findings.append((state, str(what))))
 
     assert said == (
         "winnow: transaction.timeout is 60000 ms, but the brokers' transaction.max.timeout.ms is 30000 ms: "

@@ -43,7 +43,7 @@ GUESSED = "gu3ssed-9b7a55"
 def checked(config: Event) -> tuple[int, list[tuple[str, str]]]:
     """Return the exit code of `check --connect` and its output."""
     loaded, said = Config.model_validate(config), list[tuple[str, str]]()
-    return connected(loaded, clients(loaded), lambda *finding: said.append(finding)), said
+    return connected(loaded, clients(loaded), lambda state, what: said.append((state, str(what)))), said
 
 
 def test_the_whole_path(secured: SecuredBroker) -> None:
