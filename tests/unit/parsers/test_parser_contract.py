@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from parsers.contract import Parsed, Parser
@@ -9,6 +11,7 @@ from parsers.delimited import Delimited
 from parsers.flume.envelope import wrap
 from parsers.idc_access_log import IdcAccessLog
 from parsers.testing import ParserContract, batch, outcomes
+from tests.fuzz.formats import cases
 
 IDC_LINE = (
     b"<<<!>>>3111<<<!>>>,<<<!>>>238<<<!>>>,<<<!>>>20171112132902<<<!>>>,<<<!>>>58.223.1.112<<<!>>>,<<<!>>>"
@@ -43,6 +46,49 @@ class TestUnmarked(ParserContract):
 
     def make_parser(self) -> Parser:
         return Delimited(separator=";", fields=["x", "y"], output="{x}|{x}|{y}", escape=["x", "y"])
+
+
+class _OfFormat(ParserContract):
+    """A format beside `delimited`, on the compiled engine."""
+
+    case = ""
+
+    @property
+    def good_lines(self) -> Sequence[bytes]:  # type: ignore[override]
+        return cases()[self.case].lines
+
+    def make_parser(self) -> Parser:
+        return cases()[self.case].pair.compiled
+
+
+class TestJson(_OfFormat):
+    case = "json"
+
+
+class TestLogfmt(_OfFormat):
+    case = "logfmt"
+
+
+class TestCsv(_OfFormat):
+    case = "csv"
+
+
+class TestCombined(_OfFormat):
+    """Matched by a kernel."""
+
+    case = "combined"
+
+
+class TestPattern(_OfFormat):
+    """Matched by RE2."""
+
+    case = "pattern"
+
+
+class TestChecked(_OfFormat):
+    """With checks that have a parameter."""
+
+    case = "checked"
 
 
 class TestFlumeCompiled(ParserContract):
