@@ -14,7 +14,7 @@ from typing import Unpack
 import pyarrow as pa
 
 from parsers.fields import FieldParser
-from parsers.fields.formats import Cells, RefusedLine, cells_by_line
+from parsers.fields.formats import Cells, RefusedLine, cells_by_line, counted
 from parsers.fields.layout import FieldOptions, build
 
 REASONS = ("bad_quotes", "field_count")
@@ -62,11 +62,7 @@ class Quoted:
         return REASONS
 
     def split(self, line: bytes) -> Sequence[bytes]:
-        fields = list(self._fields(line))
-        if len(fields) != self._width:
-            count = len(fields)
-            raise RefusedLine("field_count", f"the line has {count} field{'s' * (count != 1)}, not {self._width}")
-        return fields
+        return counted(list(self._fields(line)), self._width)
 
     def _fields(self, line: bytes) -> Iterator[bytes]:
         at = -1

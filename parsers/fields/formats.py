@@ -68,6 +68,14 @@ def fields_of(form: Format, line: bytes | None) -> Sequence[bytes]:
     return form.split(line)
 
 
+def counted(fields: Sequence[bytes], width: int) -> Sequence[bytes]:
+    """Return the fields. Raises RefusedLine if there are not `width` of them."""
+    if len(fields) != width:
+        count = len(fields)
+        raise RefusedLine("field_count", f"the line has {count} field{'s' * (count != 1)}, not {width}")
+    return fields
+
+
 def cells_by_line(form: Format, lines: pa.BinaryArray, width: int) -> Cells:
     """Return the cells of a batch, whose lines are split one by one."""
     found: list[bytes] = []

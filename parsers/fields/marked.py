@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from parsers.compiled.buffers import Buffers
-from parsers.fields.formats import Cells, RefusedLine
+from parsers.fields.formats import Cells, RefusedLine, counted
 from parsers.fields.layout import shown
 
 REASONS = ("no_marker", "field_count")
@@ -38,11 +38,7 @@ class Marked:
         size = len(self.marker)
         if not (len(line) >= 2 * size and line.startswith(self.marker) and line.endswith(self.marker)):
             raise RefusedLine("no_marker", f"the line does not begin and end with {shown(self.marker)}")
-        fields = line[size : len(line) - size].split(self.separator)
-        if len(fields) != self.width:
-            count = len(fields)
-            raise RefusedLine("field_count", f"the line has {count} field{'s' * (count != 1)}, not {self.width}")
-        return fields
+        return counted(line[size : len(line) - size].split(self.separator), self.width)
 
     def cells(self, lines: pa.BinaryArray) -> Cells:
         from parsers.compiled import kernels  # needs Numba, as every caller does
