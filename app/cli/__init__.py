@@ -11,6 +11,7 @@ from app.cli.config import show_config
 from app.cli.demo import demo
 from app.cli.dlq import dlq
 from app.cli.doctor import doctor
+from app.cli.filters import filters
 from app.cli.lag import lag
 from app.cli.offsets import offsets
 from app.cli.parse import parse
@@ -29,7 +30,7 @@ def main() -> None:
     """Cleanse Kafka log topics on Spark, exactly once."""
 
 
-for command in (run, pause, resume, check, show_config, parse, parsers, doctor, lag, top, tap):
+for command in (run, pause, resume, check, show_config, parse, parsers, doctor, lag, top, filters, tap):
     main.add_command(command)
 for command in (dlq, audit, replay, transactions, offsets, demo):
     main.add_command(command)
