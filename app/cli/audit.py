@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 
 import click
 
+from app.cli.layout import View
 from app.cli.options import between, clients, configured, shown
-from app.cli.tables import View, progress
+from app.cli.tables import progress
 from app.config import Config
 from app.errors import built
 from app.model import Partition
@@ -93,7 +94,7 @@ def _view(
         (len(findings) > SHOWN, f"the table shows the first {SHOWN}"),
     ]
     return View(
-        columns=("WHAT", "TOPIC", "#PARTITION", "#OFFSET", "FOUND-AT", "DETAIL"),
+        columns=("WHAT", "TOPIC", "#PARTITION", "#OFFSET", "?FOUND-AT", "?DETAIL"),
         rows=[tuple(each.as_json().values()) for each in findings[:SHOWN]],
         value={
             "version": 1,

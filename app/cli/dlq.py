@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from functools import wraps
 
 import click
 
+from app.cli.layout import View
 from app.cli.options import between, clients, configured, reasons_of, shown
-from app.cli.tables import View, progress
+from app.cli.tables import progress
 from app.config import Config
 from app.errors import built
 from app.model import TaskConfig
 from app.operate.dead_letter_replay import Pace, Plan, Session, Tally, replaying
-from app.operate.dead_letters import DeadLetterReader, Selection, Statistics, place_of
+from app.operate.dead_letters import DeadLetterReader, Letter, Selection, Statistics, place_of
 from app.times import time_of
 
 
@@ -46,11 +47,14 @@ def dlq() -> None:
 @chosen
 def ls(settings: Config, *, selection: Selection, limit: int) -> View:
     """List the newest dead letters. Shows the place, reason and source record of each."""
-    letters = _dead_letters(settings).newest(selection, limit)
+    return _listed(settings.dead_letters.topic, _dead_letters(settings).newest(selection, limit))
+
+
+def _listed(topic: str, letters: Sequence[Letter]) -> View:
     return View(
-        columns=("PLACE", "TIME", "REASON", "SOURCE", "DETAIL"),
+        columns=("PLACE", "TIME", "REASON", "?SOURCE", "?DETAIL"),
         rows=[(each.place, time_of(each.record.timestamp), each.reason, each.origin, each.detail) for each in letters],
-        value={"version": 1, "topic": settings.dead_letters.topic, "dead_letters": [one.as_json() for one in letters]},
+        value={"version": 1, "topic": topic, "dead_letters": [one.as_json() for one in letters]},
     )
 
 
@@ -60,9 +64,12 @@ def ls(settings: Config, *, selection: Selection, limit: int) -> View:
 @chosen
 def stats(settings: Config, *, selection: Selection) -> View:
     """Count the dead letters by reason. Reads all of them: use --since if there are millions."""
-    found = Statistics.of(_dead_letters(settings).chosen(selection))
+    return _counted(settings.dead_letters.topic, Statistics.of(_dead_letters(settings).chosen(selection)))
+
+
+def _counted(topic: str, found: Statistics) -> View:
     first, last = (None if each is None else time_of(each) for each in (found.first, found.last))
-    value = {"topic": settings.dead_letters.topic, "total": found.total, "first": first, "last": last}
+    value = {"topic": topic, "total": found.total, "first": first, "last": last}
     return View(
         columns=("REASON", "#COUNT", "#PERCENT"),
         rows=found.rows(),
@@ -82,10 +89,14 @@ def show(settings: Config, *, place: str) -> View:
     if (letter := _dead_letters(settings).at(number, offset)) is None:
         click.echo(f"there is no dead letter at {topic}-{number}@{offset}", err=True)
         raise click.exceptions.Exit(1)
+    return _shown(topic, letter)
+
+
+def _shown(topic: str, letter: Letter) -> View:
     content = letter.with_content()
     rows = [(name, value) for name, value in content.items() if name != "headers"]
     rows += [(f"header {name}", value) for name, value in content["headers"]]
-    return View(("WHAT", "VALUE"), rows, {"version": 1, "topic": topic} | content)
+    return View(("WHAT", "?VALUE"), rows, {"version": 1, "topic": topic} | content)
 
 
 @dlq.command()

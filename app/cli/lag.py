@@ -6,13 +6,15 @@ import time
 
 import click
 
+from app.cli.layout import View
 from app.cli.options import clients, configured
-from app.cli.tables import View, as_json, show, watch
+from app.cli.tables import as_json, show, watch
 from app.config import Config
 from app.model import Pause
 from app.operate import lag as lags
 
 OFFSETS = ("#CURRENT-OFFSET", "#LAST-STABLE-OFFSET", "#LOG-END-OFFSET")
+SPARE = ("LAST-STABLE-OFFSET", "LOG-END-OFFSET", "LAG-TO-END", "CURRENT-OFFSET")
 COLUMNS = ("TOPIC", "#PARTITION", *OFFSETS, "#LAG", "#LAG-TO-END", "#LAG-SECONDS", "?PROBLEM")
 
 
@@ -48,6 +50,7 @@ def _view(group: str, found: list[lags.PartitionLag], pause: Pause | None) -> Vi
         footer=f"group {group}: lag {total['lag']}, at most {total['max_lag_seconds']:.1f} s"
         + lags.unknown(found)
         + (f"; {pause}" if pause else ""),
+        spare=SPARE,
     )
 
 

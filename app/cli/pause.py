@@ -7,8 +7,8 @@ import time
 
 import click
 
+from app.cli.layout import View
 from app.cli.options import clients, configured, shown
-from app.cli.tables import View
 from app.config import Config
 from app.driver.pause import seconds_to_follow
 from app.model import Pause

@@ -5,52 +5,33 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, NamedTuple
 
 import click
 from rich.console import Console, Group
 from rich.live import Live
 from rich.progress import Progress
-from rich.table import Table
 from rich.text import Text
 
+from app.cli.layout import View, fitted
 from app.errors import Unreachable
 
 WATCH_SECONDS = 2.0
 """The refresh interval of `--watch`."""
-UNKNOWN = "-"
-"""Shown for a missing value, as in Kafka's own tools."""
 # Lines that go to a file or a pipe are never wrapped.
 UNLIMITED = 100_000
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 
 
-class View(NamedTuple):
-    """
-    What a command has found.
-
-    Args:
-        columns: the table's headings; those of numbers begin with `#`, those that are shown only if not empty with `?`.
-        rows: the cells; None is shown as a dash.
-        value: the same as JSON.
-        footer: a line below the table.
-    """
-
-    columns: Sequence[str]
-    rows: Sequence[Sequence[object]]
-    value: Any
-    code: int = 0
-    footer: str = ""
-
-
 def show(view: View, *, as_json: bool) -> int:
     if as_json:
         click.echo(json.dumps(view.value, ensure_ascii=False))
     else:
-        _console().print(_drawn(view) if view.columns else view.footer, soft_wrap=True)
+        console = _console()
+        for line in fitted(view, console.width).lines:
+            console.print(line, soft_wrap=True)  # what is longer than the terminal is wrapped by it, and never cut
     return view.code
 
 
@@ -69,7 +50,8 @@ def _show_again(look: Callable[[], View], screen: Live | None, *, as_json: bool)
     """Show a view, or the error while Kafka is unreachable, so that watching continues."""
     try:
         if screen:
-            screen.update(_drawn(look()), refresh=True)
+            page = fitted(look(), screen.console.width)
+            screen.update(Group(*page.within(screen.console.height)), refresh=True)
         else:
             show(look(), as_json=as_json)
     except Unreachable as error:
@@ -90,24 +72,3 @@ def progress(doing: str, total: int) -> Iterator[Callable[..., object]]:
 def _console() -> Console:
     console = Console(highlight=False)
     return console if console.is_terminal else Console(highlight=False, width=UNLIMITED)
-
-
-def _drawn(view: View) -> Table | Group:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    drawn = [n for n, name in enumerate(view.columns) if name[0] != "?" or any(row[n] for row in view.rows)]
-    for name in (view.columns[n] for n in drawn):
-        table.add_column(name.lstrip("#?"), justify="right" if name[0] == "#" else "left", no_wrap=True)
-    for row in view.rows:
-        table.add_row(*(_cell(row[n]) for n in drawn))
-    return Group(table, Text(view.footer)) if view.footer else table
-
-
-def _cell(value: object) -> Text:
-    match value:
-        case None:
-            return Text(UNKNOWN)
-        case float():
-            return Text(f"{value:.1f}")
-        case [*parts]:
-            return Text(", ".join(map(str, parts)))
-    return Text(str(value))

@@ -7,15 +7,17 @@ import time
 
 import click
 
+from app.cli.layout import View
 from app.cli.options import clients, configured
-from app.cli.tables import View, as_json, watch
+from app.cli.tables import as_json, watch
 from app.config import Config
 from app.model import Pause
 from app.operate.lag import measure, unknown
 from app.operate.top import LagSample, Row, rows, summed
 
-RATES = ("#RECORDS/S", "#DEAD-LETTERS/S", "#DEAD-LETTERS-%")
-COLUMNS = ("TOPIC", "#PARTITION", "#LAG", "#LAG-SECONDS", *RATES, "#CLOSES-IN-S", "PROBLEM")
+RATES = ("#RECORDS/S", "#DEAD/S", "#DEAD-%")
+COLUMNS = ("TOPIC", "#PARTITION", "#LAG", "#LAG-SECONDS", *RATES, "#CLOSES-IN-S", "?PROBLEM")
+SPARE = ("DEAD-%", "CLOSES-IN-S", "DEAD/S")
 # The headings, the footer, and a line for a long problem.
 OTHER_LINES = 4
 
@@ -57,6 +59,7 @@ def _view(group: str, found: list[Row], pause: Pause | None) -> View:
         rows=[_row(each) for each in found[:fit]],
         value={"version": 1, "group": group, **total, "paused": paused, "partitions": partitions},
         footer=footer + (f"; {pause}" if pause else ""),
+        spare=SPARE,
     )
 
 

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from app.cli.tables import View, show, watch
+from app.cli.layout import View
+from app.cli.tables import show, watch
 from app.errors import Unreachable
 
 VIEW = View(("TOPIC", "#LAG"), [("raw", 5), ("a-long-name", None)], {"lag": 5}, code=1, footer="lag 5")
