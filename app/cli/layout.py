@@ -66,7 +66,7 @@ def fitted(view: View, width: int) -> Page:
     """Lay a view out. A line is longer than the width only if a row without its prose and spare columns is."""
     table = _Table(view, width)
     gone = f"not shown in {width} columns: {', '.join(table.gone)}" if table.gone else ""
-    foot = [*_wrapped(gone, width, style="dim"), *_wrapped(view.footer, width)]
+    foot = [*wrapped(gone, width, style="dim"), *wrapped(view.footer, width)]
     if not view.rows and view.footer:
         return Page([], [], foot)
     head = table.lines(table.names, style="bold")
@@ -102,7 +102,7 @@ class _Table:
             return [Text(line.rstrip(), style)]
         if cell_len(whole := line + GAP + prose) <= self._width:
             return [Text(whole, style)]
-        below = _wrapped(prose, self._width - len(GAP), style)
+        below = wrapped(prose, self._width - len(GAP), style)
         return [Text(line.rstrip(), style), *(Text(GAP, style) + each for each in below)]
 
     def _padded(self, column: int, cell: str) -> str:
@@ -114,7 +114,8 @@ def _transposed(view: View) -> Iterator[Sequence[object]]:
     return zip(*view.rows, strict=True) if view.rows else iter([()] * len(view.columns))
 
 
-def _wrapped(text: str, width: int, style: str = "") -> list[Text]:
+def wrapped(text: str, width: int, style: str = "") -> list[Text]:
+    """Return the lines of a text in a width; none if it is empty."""
     lines = [*Text(text, style).wrap(_CONSOLE, width, overflow="fold")] if text else []
     for each in lines:
         each.rstrip()

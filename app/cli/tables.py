@@ -9,20 +9,29 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 import click
-from rich.console import Console, Group
-from rich.live import Live
+from rich.console import Console
 from rich.progress import Progress
-from rich.text import Text
 
 from app.cli.layout import View, fitted
 from app.errors import Unreachable
 
-WATCH_SECONDS = 2.0
-"""The refresh interval of `--watch`."""
 # Lines that go to a file or a pipe are never wrapped.
 UNLIMITED = 100_000
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+interval = click.option(
+    "--interval",
+    type=click.FloatRange(0.2),
+    default=2.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How often to look again.",
+)
+
+
+def has_screen(*, as_json: bool) -> bool:
+    """Whether what is watched is drawn in place: on a terminal, from which keys come, too."""
+    return not as_json and _console().is_terminal
 
 
 def show(view: View, *, as_json: bool) -> int:
@@ -35,30 +44,16 @@ def show(view: View, *, as_json: bool) -> int:
     return view.code
 
 
-def watch(look: Callable[[], View], *, as_json: bool) -> int:
-    """Refresh a view every WATCH_SECONDS until Ctrl-C: in place on a terminal, otherwise below the last one."""
-    console = _console()
-    screen = Live(console=console, auto_refresh=False, screen=True) if console.is_terminal and not as_json else None
-    with contextlib.suppress(KeyboardInterrupt), screen or contextlib.nullcontext():
+def repeat(look: Callable[[], View], seconds: float, *, as_json: bool) -> int:
+    """Print a view every so many seconds until Ctrl-C; go on while Kafka is unreachable."""
+    with contextlib.suppress(KeyboardInterrupt):
         while True:
-            _show_again(look, screen, as_json=as_json)
-            time.sleep(WATCH_SECONDS)
+            try:
+                show(look(), as_json=as_json)
+            except Unreachable as error:
+                click.echo(f"winnow: {error}", err=True)
+            time.sleep(seconds)
     return 0
-
-
-def _show_again(look: Callable[[], View], screen: Live | None, *, as_json: bool) -> None:
-    """Show a view, or the error while Kafka is unreachable, so that watching continues."""
-    try:
-        if screen:
-            page = fitted(look(), screen.console.width)
-            screen.update(Group(*page.within(screen.console.height)), refresh=True)
-        else:
-            show(look(), as_json=as_json)
-    except Unreachable as error:
-        if screen:
-            screen.update(Text(str(error), style="red"), refresh=True)
-        else:
-            click.echo(f"winnow: {error}", err=True)
 
 
 @contextlib.contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 from app.cli.layout import View
@@ -53,7 +54,7 @@ TASKS = TaskConfig(
 def views(partitions: int) -> dict[str, View]:
     """Return the view of each command, for this many partitions, or findings, or dead letters."""
     places = [Partition(TOPIC, number) for number in range(partitions)]
-    found = [_lag(each) for each in places]
+    found = lags(partitions)
     letters = [_letter(each) for each in places]
     return {
         "lag": _of("lag")._view(GROUP, found, Pause(NOW, "vm")),
@@ -72,14 +73,19 @@ def views(partitions: int) -> dict[str, View]:
     }
 
 
+def lags(partitions: int, *, done: int = 0, seconds: float | None = LAG + 0.5) -> list[PartitionLag]:
+    """Return the lag of so many partitions, after so many more records of each were cleansed."""
+    return [replace(_lag(Partition(TOPIC, number), done=done), seconds=seconds) for number in range(partitions)]
+
+
 def _of(module: str) -> Any:
     """Return a module that its command hides."""
     return sys.modules[f"app.cli.{module}"]
 
 
-def _lag(at: Partition, host: str = "winnow-driver-6f7d9c8b5-x2x4q") -> PartitionLag:
-    offset = START + at.number
-    counts = Counts(LAG, LAG - 1, {"houseid": LAG})
+def _lag(at: Partition, host: str = "winnow-driver-6f7d9c8b5-x2x4q", done: int = 0) -> PartitionLag:
+    offset = START + at.number + done
+    counts = Counts(LAG + done, LAG - 1 + done, {"houseid": LAG})
     metadata = OffsetMetadata("id", LAG, counts, owner=Owner(NOW, host, SINK, 3), blocked="")
     end = offset + LAG + at.number
     marks = Watermarks(0 if at.number % 3 else offset + 5, end, end + at.number)
