@@ -42,19 +42,25 @@ def dlq() -> None:
 
 @dlq.command()
 @configured
-@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="How many to list.")
+@click.option("--limit", type=click.IntRange(1), default=10, show_default=True, help="How many to list.")
 @shown
 @chosen
 def ls(settings: Config, *, selection: Selection, limit: int) -> View:
     """List the newest dead letters. Shows the place, reason and source record of each."""
-    return _listed(settings.dead_letters.topic, _dead_letters(settings).newest(selection, limit))
+    found = _dead_letters(settings).newest(selection, limit + 1)
+    return _listed(settings.dead_letters.topic, found[-limit:], more=len(found) > limit)
 
 
-def _listed(topic: str, letters: Sequence[Letter]) -> View:
+def _listed(topic: str, letters: Sequence[Letter], *, more: bool) -> View:
+    count = len(letters)
+    footer = f"the last {count} dead letters in {topic}" if more else f"{count or 'no'} dead letters in {topic}"
+    footer += f"; more: --limit {10 * count}" if more else ""
+    footer += f"; in full: dlq show {letters[-1].place}" if letters else ""
     return View(
         columns=("PLACE", "TIME", "REASON", "?SOURCE", "?DETAIL"),
         rows=[(each.place, time_of(each.record.timestamp), each.reason, each.origin, each.detail) for each in letters],
-        value={"version": 1, "topic": topic, "dead_letters": [one.as_json() for one in letters]},
+        value={"version": 1, "topic": topic, "more": more, "dead_letters": [one.as_json() for one in letters]},
+        footer=footer,
     )
 
 

@@ -60,7 +60,7 @@ def views(partitions: int) -> dict[str, View]:
         "lag": _of("lag")._view(GROUP, found, Pause(NOW, "vm")),
         "top": _of("top")._view(GROUP, rows(_sample(10, found), _sample(12, found)), None),
         "audit": _audit(places),
-        "dlq ls": _of("dlq")._listed(DEAD, letters),
+        "dlq ls": _of("dlq")._listed(DEAD, letters, more=True),
         "dlq stats": _of("dlq")._counted(DEAD, Statistics.of(letters)),
         "dlq show": _of("dlq")._shown(DEAD, letters[0]),
         "dlq replay": _of("dlq")._view(TASKS, Tally(Counter(houseid=LAG), Counter(houseid=LAG), LAG), done=True),
