@@ -27,7 +27,7 @@ NOT_JUDGED = 4
 """The exit code if nothing is wrong but not everything could be judged."""
 
 
-@click.command()
+@click.command(epilog="Example: winnow audit --last 2h")
 @configured
 @click.option(
     "--from", "begin", metavar="TIME", help="Start at the first record at or after this time; UTC unless it has a zone."

@@ -8,6 +8,7 @@ from functools import wraps
 
 import click
 
+from app.cli.groups import CommandGroup
 from app.cli.layout import View
 from app.cli.options import between, clients, configured, reasons_of, shown
 from app.cli.tables import progress
@@ -35,12 +36,12 @@ def chosen(command: Callable[..., View]) -> Callable[..., View]:
     return wrapper
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def dlq() -> None:
     """Inspect and replay dead letters. The service's consumer group is not touched."""
 
 
-@dlq.command()
+@dlq.command(epilog="Example: winnow dlq ls --reason houseid --limit 5")
 @configured
 @click.option("--limit", type=click.IntRange(1), default=10, show_default=True, help="How many to list.")
 @shown
@@ -64,7 +65,7 @@ def _listed(topic: str, letters: Sequence[Letter], *, more: bool) -> View:
     )
 
 
-@dlq.command()
+@dlq.command(epilog="Example: winnow dlq stats --since 2026-11-23T06:00")
 @configured
 @shown
 @chosen
@@ -84,7 +85,7 @@ def _counted(topic: str, found: Statistics) -> View:
     )
 
 
-@dlq.command()
+@dlq.command(epilog="Example: winnow dlq show 1@2384")
 @click.argument("place", metavar="PARTITION@OFFSET")
 @configured
 @shown
@@ -105,7 +106,7 @@ def _shown(topic: str, letter: Letter) -> View:
     return View(("WHAT", "?VALUE"), rows, {"version": 1, "topic": topic} | content)
 
 
-@dlq.command()
+@dlq.command(epilog="Example: winnow dlq replay --reason houseid --dry-run")
 @configured
 @click.option("--limit", type=click.IntRange(1), help="Replay at most this many.")
 @click.option("--rate", type=click.IntRange(1), help="Replay at most this many per second.")

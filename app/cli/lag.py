@@ -22,7 +22,7 @@ SPARE = ("LAST-STABLE-OFFSET", "LOG-END-OFFSET", "LAG-TO-END", "CURRENT-OFFSET")
 COLUMNS = ("TOPIC", "#PARTITION", *OFFSETS, "#LAG", "#LAG-TO-END", "#LAG-SECONDS", "?PROBLEM")
 
 
-@click.command()
+@click.command(epilog="Example: winnow lag --watch")
 @configured
 @click.option("--watch", "again", is_flag=True, help="Look again and again, the worst first, until q or Ctrl-C.")
 @interval

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from app.cli.groups import CommandGroup
 from app.cli.layout import View
 from app.cli.options import clients, configured, shown, topics
 from app.cli.tables import progress
@@ -22,12 +23,12 @@ from app.times import milliseconds_of
 BY_DURATION = "by-duration"
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def offsets() -> None:
     """Show or change the group's offsets. Stop the service before you change them."""
 
 
-@offsets.command()
+@offsets.command(epilog="Example: winnow offsets show --topic raw-logs:0-3")
 @configured
 @topics
 @shown
@@ -70,7 +71,7 @@ def _committed_by(at: PartitionLag) -> str | None:
     return None if owner == NOBODY else f"{owner.host}, started {owner.started_at}, generation {owner.generation}"
 
 
-@offsets.command()
+@offsets.command(epilog="Example: winnow offsets reset --by-duration 2h --dry-run")
 @configured
 @click.option("--to-earliest", is_flag=True, help="To the beginning of each partition.")
 @click.option("--to-latest", is_flag=True, help="To the end of the committed records.")
@@ -141,7 +142,7 @@ def _view(group: str, planned: list[Reset], *, done: bool) -> View:
     )
 
 
-@offsets.command()
+@offsets.command(epilog="Example: winnow offsets migrate --from kafka --to redis --dry-run")
 @configured
 @click.option("--from", "source", required=True, metavar="STORE", help="The store to move from; see --to.")
 @click.option(
@@ -165,7 +166,7 @@ def migrate(settings: Config, *, source: str, target: str, dry_run: bool, force:
         return 0 if stores.migrate(source, target, dry_run=dry_run, force=force) else 1
 
 
-@offsets.command()
+@offsets.command(epilog="Example: winnow offsets history --most 5")
 @configured
 @click.option(
     "--store", metavar="STORE", help="The store to read; by default the first configured one that keeps a history."

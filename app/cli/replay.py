@@ -15,7 +15,7 @@ from app.model import Partition, Receipt, TaskConfig
 from app.operate.replay import Part, Replay, as_json
 
 
-@click.command()
+@click.command(epilog="Example: winnow replay --from 2026-11-23 --to 2026-11-24 --into trial")
 @configured
 @click.option("--from", "begin", metavar="TIME", required=True, help="Start at the first record at or after this time.")
 @click.option("--to", "end", metavar="TIME", required=True, help="Stop at the first record at or after this time.")

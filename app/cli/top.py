@@ -28,7 +28,7 @@ HISTORY = 200
 BACKSPACE, ENTER = "\x7f\b", "\r\n"
 
 
-@click.command()
+@click.command(epilog="Example: winnow top --interval 5")
 @configured
 @interval
 @as_json

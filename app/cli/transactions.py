@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import click
 
+from app.cli.groups import CommandGroup
 from app.cli.layout import View
 from app.cli.options import clients, configured, shown
 from app.config import Config
@@ -16,12 +17,12 @@ from app.operate import running
 from app.times import time_of
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def transactions() -> None:
     """List the group's open transactions, or abort them. Only those of the group's own transactional ids count."""
 
 
-@transactions.command()
+@transactions.command(epilog="Example: winnow transactions ls")
 @configured
 @shown
 def ls(settings: Config) -> View:
@@ -31,7 +32,7 @@ def ls(settings: Config) -> View:
     return _view(settings.group_id, running.open_transactions(settings, transaction_log(settings).open_transactions))
 
 
-@transactions.command()
+@transactions.command(epilog="Example: winnow transactions abort --dry-run")
 @configured
 @click.option("--dry-run", is_flag=True, help="Show what would be aborted; change nothing.")
 @shown
