@@ -165,6 +165,12 @@ def first_records(config: Config) -> KafkaFirstRecords:
     return KafkaFirstRecords(config.kafka, config.group_id)
 
 
+def ages(config: Config) -> KafkaAges:
+    """Return what reads the age of waiting records again and again, a part of them at a time."""
+    topics = KafkaTopics(AdminConnection(config.kafka), OwnTopics(config.dead_letters.topic, config.placeholder))
+    return KafkaAges(config.kafka, config.group_id, topics)
+
+
 def first_lines(config: Config) -> KafkaFirstRecords:
     """Return what reads the sink and the dead letters."""
     return KafkaFirstRecords(config.output_kafka, config.group_id)

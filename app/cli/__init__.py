@@ -12,6 +12,7 @@ from app.cli.demo import demo
 from app.cli.dlq import dlq
 from app.cli.doctor import doctor
 from app.cli.filters import filters
+from app.cli.groups import CommandGroup
 from app.cli.lag import lag
 from app.cli.offsets import offsets
 from app.cli.parse import parse
@@ -24,13 +25,17 @@ from app.cli.top import top
 from app.cli.transactions import transactions
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=CommandGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="winnow COMMAND --help shows the options of a command, and an example.",
+)
 @click.version_option(__version__, prog_name="winnow")
 def main() -> None:
     """Cleanse Kafka log topics on Spark, exactly once."""
 
 
-for command in (run, pause, resume, check, show_config, parse, parsers, doctor, lag, top, filters, tap):
-    main.add_command(command)
-for command in (dlq, audit, replay, transactions, offsets, demo):
-    main.add_command(command)
+main.add("Run it", check, show_config, run)
+main.add("Look at it", doctor, lag, top, filters, tap, audit)
+main.add("Act on it", pause, resume, dlq, replay, offsets, transactions)
+main.add("Develop and try", parse, parsers, demo)

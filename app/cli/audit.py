@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 
 import click
 
+from app.cli.layout import View
 from app.cli.options import between, clients, configured, shown
-from app.cli.tables import View, progress
+from app.cli.tables import progress
 from app.config import Config
 from app.errors import built
 from app.model import Partition
@@ -26,7 +27,7 @@ NOT_JUDGED = 4
 """The exit code if nothing is wrong but not everything could be judged."""
 
 
-@click.command()
+@click.command(epilog="Example: winnow audit --last 2h")
 @configured
 @click.option(
     "--from", "begin", metavar="TIME", help="Start at the first record at or after this time; UTC unless it has a zone."
@@ -95,7 +96,7 @@ def _view(
         (len(findings) > SHOWN, f"the table shows the first {SHOWN}"),
     ]
     return View(
-        columns=("WHAT", "TOPIC", "#PARTITION", "#OFFSET", "FOUND-AT", "DETAIL"),
+        columns=("WHAT", "TOPIC", "#PARTITION", "#OFFSET", "?FOUND-AT", "?DETAIL"),
         rows=[tuple(each.as_json().values()) for each in findings[:SHOWN]],
         value={
             "version": 1,

@@ -17,7 +17,7 @@ from app.executor.parse import parse
 from app.operate import samples
 
 
-@click.command()
+@click.command(epilog="Example: winnow check --connect")
 @configuration
 @overrides
 @click.option("--connect", is_flag=True, help="Check topics, offsets and group members in Kafka, too; changes nothing.")

@@ -12,7 +12,7 @@ from app.cli.options import configuration, overrides, reports_errors
 from app.cli.tables import as_json
 
 
-@click.command("config")
+@click.command("config", epilog="Example: winnow config --set round.interval=5s")
 @configuration
 @overrides
 @click.option("--schema", is_flag=True, help="Print the file's JSON schema instead, for editors.")

@@ -7,7 +7,7 @@ import click
 from app.cli.options import reports_errors
 
 
-@click.command()
+@click.command(epilog="Example: winnow demo --records 100000 --keep")
 @click.option("--records", default=1_000_000, show_default=True, help="How many lines to produce.")
 @click.option("--keep", is_flag=True, help="Keep Kafka, the service and its status page running until Ctrl-C.")
 @reports_errors

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from functools import wraps
 
 import click
 
+from app.cli.groups import CommandGroup
+from app.cli.layout import View
 from app.cli.options import between, clients, configured, reasons_of, shown
-from app.cli.tables import View, progress
+from app.cli.tables import progress
 from app.config import Config
 from app.errors import built
 from app.model import TaskConfig
 from app.operate.dead_letter_replay import Pace, Plan, Session, Tally, replaying
-from app.operate.dead_letters import DeadLetterReader, Selection, Statistics, place_of
+from app.operate.dead_letters import DeadLetterReader, Letter, Selection, Statistics, place_of
 from app.times import time_of
 
 
@@ -34,35 +36,47 @@ def chosen(command: Callable[..., View]) -> Callable[..., View]:
     return wrapper
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def dlq() -> None:
     """Inspect and replay dead letters. The service's consumer group is not touched."""
 
 
-@dlq.command()
+@dlq.command(epilog="Example: winnow dlq ls --reason houseid --limit 5")
 @configured
-@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="How many to list.")
+@click.option("--limit", type=click.IntRange(1), default=10, show_default=True, help="How many to list.")
 @shown
 @chosen
 def ls(settings: Config, *, selection: Selection, limit: int) -> View:
     """List the newest dead letters. Shows the place, reason and source record of each."""
-    letters = _dead_letters(settings).newest(selection, limit)
+    found = _dead_letters(settings).newest(selection, limit + 1)
+    return _listed(settings.dead_letters.topic, found[-limit:], more=len(found) > limit)
+
+
+def _listed(topic: str, letters: Sequence[Letter], *, more: bool) -> View:
+    count = len(letters)
+    footer = f"the last {count} dead letters in {topic}" if more else f"{count or 'no'} dead letters in {topic}"
+    footer += f"; more: --limit {10 * count}" if more else ""
+    footer += f"; in full: dlq show {letters[-1].place}" if letters else ""
     return View(
-        columns=("PLACE", "TIME", "REASON", "SOURCE", "DETAIL"),
+        columns=("PLACE", "TIME", "REASON", "?SOURCE", "?DETAIL"),
         rows=[(each.place, time_of(each.record.timestamp), each.reason, each.origin, each.detail) for each in letters],
-        value={"version": 1, "topic": settings.dead_letters.topic, "dead_letters": [one.as_json() for one in letters]},
+        value={"version": 1, "topic": topic, "more": more, "dead_letters": [one.as_json() for one in letters]},
+        footer=footer,
     )
 
 
-@dlq.command()
+@dlq.command(epilog="Example: winnow dlq stats --since 2026-11-23T06:00")
 @configured
 @shown
 @chosen
 def stats(settings: Config, *, selection: Selection) -> View:
     """Count the dead letters by reason. Reads all of them: use --since if there are millions."""
-    found = Statistics.of(_dead_letters(settings).chosen(selection))
+    return _counted(settings.dead_letters.topic, Statistics.of(_dead_letters(settings).chosen(selection)))
+
+
+def _counted(topic: str, found: Statistics) -> View:
     first, last = (None if each is None else time_of(each) for each in (found.first, found.last))
-    value = {"topic": settings.dead_letters.topic, "total": found.total, "first": first, "last": last}
+    value = {"topic": topic, "total": found.total, "first": first, "last": last}
     return View(
         columns=("REASON", "#COUNT", "#PERCENT"),
         rows=found.rows(),
@@ -71,7 +85,7 @@ def stats(settings: Config, *, selection: Selection) -> View:
     )
 
 
-@dlq.command()
+@dlq.command(epilog="Example: winnow dlq show 1@2384")
 @click.argument("place", metavar="PARTITION@OFFSET")
 @configured
 @shown
@@ -82,13 +96,17 @@ def show(settings: Config, *, place: str) -> View:
     if (letter := _dead_letters(settings).at(number, offset)) is None:
         click.echo(f"there is no dead letter at {topic}-{number}@{offset}", err=True)
         raise click.exceptions.Exit(1)
+    return _shown(topic, letter)
+
+
+def _shown(topic: str, letter: Letter) -> View:
     content = letter.with_content()
     rows = [(name, value) for name, value in content.items() if name != "headers"]
     rows += [(f"header {name}", value) for name, value in content["headers"]]
-    return View(("WHAT", "VALUE"), rows, {"version": 1, "topic": topic} | content)
+    return View(("WHAT", "?VALUE"), rows, {"version": 1, "topic": topic} | content)
 
 
-@dlq.command()
+@dlq.command(epilog="Example: winnow dlq replay --reason houseid --dry-run")
 @configured
 @click.option("--limit", type=click.IntRange(1), help="Replay at most this many.")
 @click.option("--rate", type=click.IntRange(1), help="Replay at most this many per second.")

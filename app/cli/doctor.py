@@ -21,7 +21,7 @@ NAMED = 3
 INDENT = " " * 9
 
 
-@click.command()
+@click.command(epilog="Example: winnow doctor --bundle report.tar.gz")
 @configuration
 @overrides
 @click.option("--status", "url", default="", metavar="URL", help="Where the running service serves its status page.")

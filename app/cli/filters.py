@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import click
 
+from app.cli.layout import View
 from app.cli.options import clients, configured, shown
-from app.cli.tables import View
 from app.config import Config
 from app.model import FilterRule
 from app.operate.lag import counts_of, offsets_of
 
 
-@click.command()
+@click.command(epilog="Example: winnow filters")
 @configured
 @shown
 def filters(settings: Config) -> View:
@@ -25,7 +25,7 @@ def filters(settings: Config) -> View:
     dropped = {name: counts.filtered.get(name, 0) for name in [*found, *counts.filtered]}
     value = [_as_json(name, found.get(name), count, counts.records) for name, count in dropped.items()]
     return View(
-        columns=("FILTER", "RULE", "#DROPPED", "#PERCENT", "#LIMIT"),
+        columns=("FILTER", "#DROPPED", "#PERCENT", "#LIMIT", "?RULE"),
         rows=[tuple(each.values()) for each in value],
         value={"version": 1, "group": settings.group_id, "records": counts.records, "filters": value},
         footer=f"group {settings.group_id}: filters dropped {counts.filtered_total} of {counts.records} records",
@@ -36,10 +36,10 @@ def _as_json(name: str, rule: FilterRule | None, dropped: int, records: int) -> 
     """Return a filter's counts; one that is no longer in the configuration has no rule."""
     return {
         "filter": name,
-        "rule": None if rule is None else f"{'keep' if rule.keeps else 'drop'} {rule.field} {_said(rule)}",
         "dropped": dropped,
         "percent": 100 * dropped / records if records else None,
         "limit": None if rule is None or rule.limit is None else 100 * rule.limit,
+        "rule": None if rule is None else f"{'keep' if rule.keeps else 'drop'} {rule.field} {_said(rule)}",
     }
 
 

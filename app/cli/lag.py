@@ -3,38 +3,76 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 import click
+from rich.text import Text
 
+from app.cli.layout import View, fitted
 from app.cli.options import clients, configured
-from app.cli.tables import View, as_json, show, watch
+from app.cli.screen import key_line, run_screen, title, trouble_lines
+from app.cli.tables import as_json, has_screen, interval, repeat, show
 from app.config import Config
 from app.model import Pause
 from app.operate import lag as lags
+from app.operate.watching import Look, WatchedLag
 
 OFFSETS = ("#CURRENT-OFFSET", "#LAST-STABLE-OFFSET", "#LOG-END-OFFSET")
+SPARE = ("LAST-STABLE-OFFSET", "LOG-END-OFFSET", "LAG-TO-END", "CURRENT-OFFSET")
 COLUMNS = ("TOPIC", "#PARTITION", *OFFSETS, "#LAG", "#LAG-TO-END", "#LAG-SECONDS", "?PROBLEM")
 
 
-@click.command()
+@click.command(epilog="Example: winnow lag --watch")
 @configured
-@click.option("--watch", "again", is_flag=True, help="Refresh every two seconds until Ctrl-C.")
+@click.option("--watch", "again", is_flag=True, help="Look again and again, the worst first, until q or Ctrl-C.")
+@interval
 @as_json
-def lag(settings: Config, *, again: bool, as_json: bool) -> int:
+def lag(settings: Config, *, again: bool, interval: float, as_json: bool) -> int:
     """
     Show the group's lag in each partition.
 
     The service may be running. Exits with 1 if a partition or its offset has a problem.
     """
+    kafka, group = clients(settings), settings.group_id
+    if again and has_screen(as_json=as_json):
+        from app.start import ages
+
+        watched = WatchedLag(lambda: Look.of(settings, kafka), ages(settings), interval)
+        run_screen(LagScreen(group, watched))
+        return 0
     from app.start import first_records
 
-    kafka, records = clients(settings), first_records(settings)
+    records = first_records(settings)
 
     def look() -> View:
         measured = lags.measure(settings, kafka, records, time.time())
-        return _view(settings.group_id, measured, kafka.pauses.read())
+        return _view(group, sorted(measured, key=lags.severity) if again else measured, kafka.pauses.read())
 
-    return watch(look, as_json=as_json) if again else show(look(), as_json=as_json)
+    return repeat(look, interval, as_json=as_json) if again else show(look(), as_json=as_json)
+
+
+class LagScreen:
+    """The lag as a screen, the worst partition first."""
+
+    def __init__(self, group: str, watched: WatchedLag) -> None:
+        self._group = group
+        self._watched = watched
+
+    def poll(self) -> None:
+        self._watched.poll()
+
+    def press(self, key: str) -> bool:
+        return key != "q"
+
+    def leave(self) -> None:
+        self._watched.leave()
+
+    def lines(self, width: int, height: int) -> Sequence[Text]:
+        head = [title(f"winnow lag  {self._group}", width), *trouble_lines(self._watched.trouble, width)]
+        if (look := self._watched.look) is None:
+            return [*head, Text("reading the offsets")]
+        view = _view(self._group, sorted(self._watched.found, key=lags.severity), look.pause)
+        return [*head, *fitted(view, width).within(height - len(head) - 1), key_line("q quit")]
 
 
 def _view(group: str, found: list[lags.PartitionLag], pause: Pause | None) -> View:
@@ -48,6 +86,7 @@ def _view(group: str, found: list[lags.PartitionLag], pause: Pause | None) -> Vi
         footer=f"group {group}: lag {total['lag']}, at most {total['max_lag_seconds']:.1f} s"
         + lags.unknown(found)
         + (f"; {pause}" if pause else ""),
+        spare=SPARE,
     )
 
 

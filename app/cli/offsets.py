@@ -7,8 +7,10 @@ from typing import Any
 
 import click
 
+from app.cli.groups import CommandGroup
+from app.cli.layout import View
 from app.cli.options import clients, configured, shown, topics
-from app.cli.tables import View, progress
+from app.cli.tables import progress
 from app.config import Config
 from app.driver.clients import Clients
 from app.errors import built
@@ -21,12 +23,12 @@ from app.times import milliseconds_of
 BY_DURATION = "by-duration"
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def offsets() -> None:
     """Show or change the group's offsets. Stop the service before you change them."""
 
 
-@offsets.command()
+@offsets.command(epilog="Example: winnow offsets show --topic raw-logs:0-3")
 @configured
 @topics
 @shown
@@ -37,28 +39,39 @@ def show(settings: Config, *, topics: tuple[str, ...]) -> View:
     That is the counts of the records before them, and who committed them. Exits with 1 if a partition or its offset has
     a problem.
     """
-    _, found = _found(settings, topics)
+    return _stored(settings.group_id, _found(settings, topics)[1])
+
+
+def _stored(group: str, found: list[PartitionLag]) -> View:
+    by = [_committed_by(each) for each in found]
+    one = by[0] if len(set(by)) == 1 else None
     return View(
         columns=(
-            *("TOPIC", "#PARTITION", "#CURRENT-OFFSET", "#SINCE", "#IN", "#OUT", "#DEAD-LETTERS", "COMMITTED-BY"),
-            "?PROBLEM",
+            *("TOPIC", "#PARTITION", "#CURRENT-OFFSET", "#SINCE", "#IN", "#OUT", "#DEAD-LETTERS"),
+            *("?COMMITTED-BY", "?PROBLEM"),
         ),
-        rows=[[*_row_of_commit(each), each.problem] for each in found],
-        value={"version": 1, "group": settings.group_id, "partitions": [each.stored_as_json() for each in found]},
+        rows=[[*_row_of_commit(each), None if one else who, each.problem] for each, who in zip(found, by, strict=True)],
+        value={"version": 1, "group": group, "partitions": [each.stored_as_json() for each in found]},
         code=1 if any(each.problem for each in found) else 0,
+        footer=f"group {group}: committed by {one}" if one else "",
+        spare=("SINCE", "OUT", "IN"),
     )
 
 
 def _row_of_commit(at: PartitionLag) -> list[object]:
     metadata = at.metadata
     if not metadata.is_ours:
-        return [*at.partition, at.offset, *[None] * 5]
-    counts, owner = metadata.counts, metadata.owner
-    by = None if owner == NOBODY else f"{owner.host}, started {owner.started_at}, generation {owner.generation}"
-    return [*at.partition, at.offset, metadata.since, counts.records, counts.out, counts.dead_total, by]
+        return [*at.partition, at.offset, *[None] * 4]
+    counts = metadata.counts
+    return [*at.partition, at.offset, metadata.since, counts.records, counts.out, counts.dead_total]
 
 
-@offsets.command()
+def _committed_by(at: PartitionLag) -> str | None:
+    owner = at.metadata.owner
+    return None if owner == NOBODY else f"{owner.host}, started {owner.started_at}, generation {owner.generation}"
+
+
+@offsets.command(epilog="Example: winnow offsets reset --by-duration 2h --dry-run")
 @configured
 @click.option("--to-earliest", is_flag=True, help="To the beginning of each partition.")
 @click.option("--to-latest", is_flag=True, help="To the end of the committed records.")
@@ -129,7 +142,7 @@ def _view(group: str, planned: list[Reset], *, done: bool) -> View:
     )
 
 
-@offsets.command()
+@offsets.command(epilog="Example: winnow offsets migrate --from kafka --to redis --dry-run")
 @configured
 @click.option("--from", "source", required=True, metavar="STORE", help="The store to move from; see --to.")
 @click.option(
@@ -153,7 +166,7 @@ def migrate(settings: Config, *, source: str, target: str, dry_run: bool, force:
         return 0 if stores.migrate(source, target, dry_run=dry_run, force=force) else 1
 
 
-@offsets.command()
+@offsets.command(epilog="Example: winnow offsets history --most 5")
 @configured
 @click.option(
     "--store", metavar="STORE", help="The store to read; by default the first configured one that keeps a history."

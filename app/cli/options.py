@@ -11,7 +11,8 @@ from typing import Any
 import click
 
 from app import config, log
-from app.cli.tables import View, as_json, show
+from app.cli.layout import View
+from app.cli.tables import as_json, show
 from app.driver.clients import Clients
 from app.errors import ConfigError, WinnowError, built
 from app.executor.parse import PARSER_ERROR, REFUSED, TOO_LARGE

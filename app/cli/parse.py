@@ -16,7 +16,7 @@ from parsers.contract import Reject
 from parsers.streams import cleanse, outcomes
 
 
-@click.command()
+@click.command(epilog="Example: winnow parse access.log")
 @click.argument("source", type=click.File("rb"), default="-", metavar="[FILE|-]")
 @configuration
 @overrides

@@ -14,12 +14,12 @@ from app.errors import built
 from app.operate.catalogue import ParserEntry, catalogue
 
 
-@click.command()
+@click.command(epilog="Example: winnow parsers csv")
 @click.argument("name", required=False)
 @as_json
 @reports_errors
 def parsers(name: str | None, as_json: bool) -> int:  # noqa: FBT001  # click's flag
-    """List the parsers with their options and an example each, or only the parser NAME."""
+    """List the parsers with their options and an example each. With NAME, show only that one."""
     found = built("NAME", lambda: catalogue(name))
     if as_json:
         click.echo(json.dumps({"version": 1, "parsers": [each.as_json() for each in found]}, ensure_ascii=False))

@@ -7,14 +7,14 @@ import time
 
 import click
 
+from app.cli.layout import View
 from app.cli.options import clients, configured, shown
-from app.cli.tables import View
 from app.config import Config
 from app.driver.pause import seconds_to_follow
 from app.model import Pause
 
 
-@click.command()
+@click.command(epilog="Example: winnow pause")
 @configured
 @shown
 def pause(settings: Config) -> View:
@@ -31,7 +31,7 @@ def pause(settings: Config) -> View:
     return _view(settings, known)
 
 
-@click.command()
+@click.command(epilog="Example: winnow resume")
 @configured
 @shown
 def resume(settings: Config) -> View:

@@ -7,14 +7,15 @@ from contextlib import closing
 
 import click
 
+from app.cli.layout import View
 from app.cli.options import between, clients, configured, shown
-from app.cli.tables import View, progress
+from app.cli.tables import progress
 from app.config import Config
 from app.model import Partition, Receipt, TaskConfig
 from app.operate.replay import Part, Replay, as_json
 
 
-@click.command()
+@click.command(epilog="Example: winnow replay --from 2026-11-23 --to 2026-11-24 --into trial")
 @configured
 @click.option("--from", "begin", metavar="TIME", required=True, help="Start at the first record at or after this time.")
 @click.option("--to", "end", metavar="TIME", required=True, help="Stop at the first record at or after this time.")
@@ -45,19 +46,21 @@ def replay(settings: Config, *, begin: str, end: str, into: str, dead_letters: s
 def _view(tasks: TaskConfig, wanted: Sequence[Part], receipts: dict[Partition, Receipt], *, done: bool) -> View:
     found = [as_json(each, receipts.get(each.partition)) for each in wanted]
     problems = any(each["problem"] for each in found)
-    shown = "topic", "partition", "begin", "end", "position", "in", "out"
-    rows = [[*(each[key] for key in shown), sum(each["dead_letters"].values()), each["problem"]] for each in found]
+    counted = ("in", "out", "dead_letters") if done else ()
+    shown = ("topic", "partition", "begin", "end", "position", *counted, "problem")
+    counts = [each | {"dead_letters": sum(each["dead_letters"].values())} for each in found]
     records, lines = sum(each["in"] for each in found), sum(each["out"] for each in found)
     left = sum(each["end"] - each["position"] for each in found)
     verdict = f"{records} records, {lines} lines" if done else f"{left} offsets would be read"
     if expired := sum(each["expired"] for each in found):
         verdict += f"; retention may have deleted earlier records of the range in {expired} of {len(found)} partitions"
-    columns = ("TOPIC", "#PARTITION", "#BEGIN", "#END", "#POSITION", "#IN", "#OUT", "#DEAD-LETTERS", "?PROBLEM")
+    counts_of = ("#IN", "#OUT", "#DEAD-LETTERS") if done else ()
     topics = {"into": tasks.sink.topic, "dead_letters_into": tasks.dead_letters.topic, "group": tasks.group}
     return View(
-        columns=columns,
-        rows=rows,
+        columns=("TOPIC", "#PARTITION", "#BEGIN", "#END", "#POSITION", *counts_of, "?PROBLEM"),
+        rows=[[each[key] for key in shown] for each in counts],
         value={"version": 1, "done": done and not left and not problems, **topics, "partitions": found},
         code=1 if done and (left or problems) else 0,
         footer=f"into {tasks.sink.topic}, rejects into {tasks.dead_letters.topic}: {verdict}",
+        spare=("BEGIN", "POSITION", "END"),
     )

@@ -13,7 +13,7 @@ from app.cli.options import configuration, overrides, read, reports_errors
 from app.events import PREFLIGHT_WARNING
 
 
-@click.command()
+@click.command(epilog="Example: winnow run --until-end")
 @configuration
 @overrides
 @click.option("--until-end", is_flag=True, help="Stop at the end offsets that the partitions have at the start.")

@@ -23,7 +23,7 @@ from app.operate.tap import pairs, start_of, thinned
 from parsers.flume import envelope
 
 
-@click.command()
+@click.command(epilog="Example: winnow tap --topic raw-logs:3 --limit 10")
 @configured
 @topics
 @click.option(

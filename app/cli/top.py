@@ -2,61 +2,160 @@
 
 from __future__ import annotations
 
-import shutil
 import time
+from collections import deque
+from collections.abc import Sequence
 
 import click
+from rich.text import Text
 
+from app.cli.layout import UNKNOWN, View, fitted
 from app.cli.options import clients, configured
-from app.cli.tables import View, as_json, watch
+from app.cli.screen import ESCAPE, key_line, run_screen, title, trouble_lines
+from app.cli.tables import as_json, has_screen, interval, repeat
 from app.config import Config
 from app.model import Pause
 from app.operate.lag import measure, unknown
-from app.operate.top import LagSample, Row, rows, summed
+from app.operate.top import ORDERS, LagSample, Row, chosen, following, rows, summed
+from app.operate.watching import Look, WatchedLag
 
-RATES = ("#RECORDS/S", "#DEAD-LETTERS/S", "#DEAD-LETTERS-%")
-COLUMNS = ("TOPIC", "#PARTITION", "#LAG", "#LAG-SECONDS", *RATES, "#CLOSES-IN-S", "PROBLEM")
-# The headings, the footer, and a line for a long problem.
-OTHER_LINES = 4
+RATES = ("#RECORDS/S", "#DEAD/S", "#DEAD-%")
+COLUMNS = ("TOPIC", "#PARTITION", "#LAG", "#LAG-SECONDS", *RATES, "#CLOSES-IN-S", "?PROBLEM")
+SPARE = ("DEAD-%", "CLOSES-IN-S", "DEAD/S")
+BARS = "▁▂▃▄▅▆▇█"
+HISTORY = 200
+"""More looks than a terminal has columns."""
+BACKSPACE, ENTER = "\x7f\b", "\r\n"
 
 
-@click.command()
+@click.command(epilog="Example: winnow top --interval 5")
 @configured
+@interval
 @as_json
-def top(settings: Config, *, as_json: bool) -> int:
+def top(settings: Config, *, interval: float, as_json: bool) -> int:
     """
     Show the lag and rates of the partitions, live.
 
-    Lists the worst first, and refreshes every two seconds until Ctrl-C. Changes nothing, and does not need the
-    service's HTTP port.
+    Lists the worst first until q or Ctrl-C; s sorts by something else, and / shows only the partitions with a text in
+    their name or problem. Changes nothing, and does not need the service's HTTP port.
     """
+    kafka, group = clients(settings), settings.group_id
+    if has_screen(as_json=as_json):
+        from app.start import ages
+
+        run_screen(TopScreen(group, WatchedLag(lambda: Look.of(settings, kafka), ages(settings), interval)))
+        return 0
     from app.start import first_records
 
-    kafka, records = clients(settings), first_records(settings)
+    records = first_records(settings)
     before: LagSample | None = None
 
     def look() -> View:
         nonlocal before
         now = LagSample.of(time.monotonic(), measure(settings, kafka, records, time.time()))
         found, before = rows(before, now), now
-        return _view(settings.group_id, found, kafka.pauses.read())
+        return _view(group, found, kafka.pauses.read())
 
-    return watch(look, as_json=as_json)
+    return repeat(look, interval, as_json=as_json)
+
+
+class TopScreen:
+    """The partitions with their rates, as a screen."""
+
+    def __init__(self, group: str, watched: WatchedLag) -> None:
+        self._group = group
+        self._watched = watched
+        self._before: LagSample | None = None
+        self._now: LagSample | None = None
+        self._rates = deque[float](maxlen=HISTORY)
+        self._order = next(iter(ORDERS))
+        self._text = ""
+        self._typing = False
+
+    def poll(self) -> None:
+        self._watched.poll()
+        if (look := self._watched.look) is None:
+            return
+        now = LagSample.of(look.at, self._watched.found)
+        if self._now is None or self._now.at != now.at:
+            self._before = self._now
+            if self._before is not None:
+                self._rates.append(summed(rows(self._before, now))["records_per_second"])
+        self._now = now  # the same look again may have more ages
+
+    def press(self, key: str) -> bool:
+        if self._typing:
+            self._type(key)
+        elif key == "s":
+            self._order = following(self._order)
+        elif key == "/":
+            self._typing, self._text = True, ""
+        return self._typing or key != "q"
+
+    def _type(self, key: str) -> None:
+        if key in ENTER or key == ESCAPE:
+            self._typing = False
+            self._text = "" if key == ESCAPE else self._text
+        elif key in BACKSPACE:
+            self._text = self._text[:-1]
+        elif key.isprintable():
+            self._text += key
+
+    def leave(self) -> None:
+        self._watched.leave()
+
+    def lines(self, width: int, height: int) -> Sequence[Text]:
+        head = [title(f"winnow top  {self._group}", width), *trouble_lines(self._watched.trouble, width)]
+        if self._now is None or self._watched.look is None:
+            return [*head, Text("reading the offsets")]
+        every = rows(self._before, self._now)
+        found = chosen(every, self._order, self._text)
+        head += [Text(_totals(every)), Text(_trend(self._rates, width))]
+        pause = self._watched.look.pause
+        notes = unknown([each.at for each in every]).removeprefix("; ") + (f"; {pause}" if pause else "")
+        view = View(COLUMNS, [_row(each) for each in found], None, footer=notes.removeprefix("; "), spare=SPARE)
+        page = fitted(view, width).within(height - len(head) - 1)
+        return [*head, *page, key_line(self._status(len(found), len(every)))]
+
+    def _status(self, shown: int, every: int) -> str:
+        if self._typing:
+            return f"only partitions with: {self._text}▏  Enter keeps it, Esc shows all"
+        only = f"{shown} of {every} partitions with {self._text!r}" if self._text else f"{every} partitions"
+        return f"{only} by {self._order}   s sort  / filter  q quit"
+
+
+def sparkline(values: Sequence[float], width: int) -> str:
+    """Return the last values as bars of up to this height: the largest has the full one."""
+    last = list(values)[-width:]
+    most = max(last, default=0)
+    return "".join(BARS[round(each / most * (len(BARS) - 1)) if most else 0] for each in last)
+
+
+def _trend(rates: Sequence[float], width: int) -> str:
+    most = f"  at most {max(rates)}" if rates else ""
+    return f"records/s {sparkline(rates, width - len(most) - 10)}{most}"
+
+
+def _totals(found: Sequence[Row]) -> str:
+    """Return what all partitions are together; a dash stands for what is not known of any."""
+    total = summed(found)
+    seconds = max((each.at.seconds for each in found if each.at.seconds is not None), default=None)
+    age = UNKNOWN if seconds is None else f"{seconds:.1f}"
+    rates = [total["records_per_second"], total["dead_letters_per_second"]]
+    records, dead = rates if any(each.records is not None for each in found) else [UNKNOWN, UNKNOWN]
+    return f"lag {total['lag']}, at most {age} s; {records} records/s, {dead} dead letters/s"
 
 
 def _view(group: str, found: list[Row], pause: Pause | None) -> View:
-    total = summed(found)
-    fit = max(1, shutil.get_terminal_size().lines - OTHER_LINES)
-    footer = f"group {group}: lag {total['lag']}, {total['records_per_second']} records/s"
-    footer += f", {total['dead_letters_per_second']} dead letters/s; {len(found)} partitions"
-    footer += f", showing the first {fit}" if len(found) > fit else ""
-    footer += unknown([each.at for each in found])
     paused, partitions = pause._asdict() if pause else None, [each.as_json() for each in found]
     return View(
         columns=COLUMNS,
-        rows=[_row(each) for each in found[:fit]],
-        value={"version": 1, "group": group, **total, "paused": paused, "partitions": partitions},
-        footer=footer + (f"; {pause}" if pause else ""),
+        rows=[_row(each) for each in found],
+        value={"version": 1, "group": group, **summed(found), "paused": paused, "partitions": partitions},
+        footer=f"group {group}: {_totals(found)}; {len(found)} partitions"
+        + unknown([each.at for each in found])
+        + (f"; {pause}" if pause else ""),
+        spare=SPARE,
     )
 
 

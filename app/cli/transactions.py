@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 import click
 
+from app.cli.groups import CommandGroup
+from app.cli.layout import View
 from app.cli.options import clients, configured, shown
-from app.cli.tables import View
 from app.config import Config
 from app.facts import OpenTransaction
 from app.model import transactional_id
@@ -16,22 +17,22 @@ from app.operate import running
 from app.times import time_of
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def transactions() -> None:
     """List the group's open transactions, or abort them. Only those of the group's own transactional ids count."""
 
 
-@transactions.command()
+@transactions.command(epilog="Example: winnow transactions ls")
 @configured
 @shown
 def ls(settings: Config) -> View:
     """List the open transactions and their age. A running service has one for each partition with records."""
     from app.start import transaction_log
 
-    return _view(settings, running.open_transactions(settings, transaction_log(settings).open_transactions))
+    return _view(settings.group_id, running.open_transactions(settings, transaction_log(settings).open_transactions))
 
 
-@transactions.command()
+@transactions.command(epilog="Example: winnow transactions abort --dry-run")
 @configured
 @click.option("--dry-run", is_flag=True, help="Show what would be aborted; change nothing.")
 @shown
@@ -46,14 +47,14 @@ def abort(settings: Config, *, dry_run: bool) -> View:
     found = running.open_transactions(settings, transaction_log(settings).open_transactions)
     if found and not dry_run:
         running.abort(found, settings, clients(settings))
-    return _view(settings, found, aborted=not dry_run)
+    return _view(settings.group_id, found, aborted=not dry_run)
 
 
-def _view(settings: Config, found: Sequence[OpenTransaction], *, aborted: bool | None = None) -> View:
+def _view(group: str, found: Sequence[OpenTransaction], *, aborted: bool | None = None) -> View:
     now = time.time()
     aged = [(each, max(0.0, round(now - each.began / 1000, 3))) for each in found]
     value = [
-        {"transactional_id": transactional_id(settings.group_id, each.source), **each._asdict(), "age_seconds": age}
+        {"transactional_id": transactional_id(group, each.source), **each._asdict(), "age_seconds": age}
         | {"source": each.source.as_json()}
         for each, age in aged
     ]
@@ -61,7 +62,7 @@ def _view(settings: Config, found: Sequence[OpenTransaction], *, aborted: bool |
     return View(
         columns=("TOPIC", "#PARTITION", "STATE", "#AGE-SECONDS", "SINCE", "#PRODUCER-ID", "#EPOCH"),
         rows=[(*each.source, each.state, age, time_of(each.began), each.producer, each.epoch) for each, age in aged],
-        value={"version": 1, "group": settings.group_id, **outcome, "transactions": value},
-        footer=f"group {settings.group_id}: {len(found)} open transactions"
-        + (", aborted" if found and aborted else ""),
+        value={"version": 1, "group": group, **outcome, "transactions": value},
+        footer=f"group {group}: {len(found)} open transactions" + (", aborted" if found and aborted else ""),
+        spare=("EPOCH", "PRODUCER-ID", "SINCE"),
     )

@@ -140,12 +140,17 @@ def offsets_of(config: Config, clients: Clients) -> list[PartitionLag]:
 
 def measure(config: Config, clients: Clients, first_records: FirstRecords, now: float) -> list[PartitionLag]:
     """Return the lag of every source partition, in order; `now` is in seconds since the epoch."""
+    found = positions(config, clients)
+    times = first_records.times({at.partition: at.offset for at in found if at.lag and at.offset is not None})
+    seconds = {each: None if milliseconds is None else milliseconds / 1000 for each, milliseconds in times.items()}
+    return with_ages(found, seconds, now)
+
+
+def positions(config: Config, clients: Clients) -> list[PartitionLag]:
+    """Return the same without the age of waiting records, which alone takes long."""
     found = offsets_of(config, clients)
     undeliverable = _undeliverable(config, clients, [each.partition for each in found])
-    found = [replace(each, trouble=each.trouble or undeliverable.get(each.partition)) for each in found]
-    behind = {each.partition: each.offset for each in found if each.lag and each.offset is not None}
-    times = first_records.times(behind)
-    return [_with_seconds(each, behind, times, now) for each in found]
+    return [replace(each, trouble=each.trouble or undeliverable.get(each.partition)) for each in found]
 
 
 def _undeliverable(
@@ -158,14 +163,22 @@ def _undeliverable(
         return {each: Undeliverable(each, error.cause, cure=error.cure) for each in partitions}
 
 
-def _with_seconds(
-    at: PartitionLag, behind: Mapping[Partition, int], times: Mapping[Partition, int | None], now: float
-) -> PartitionLag:
-    if at.lag is None or (at.partition in behind and at.partition not in times):
-        return at
-    milliseconds = times.get(at.partition)
-    seconds = 0.0 if milliseconds is None else max(0.0, round(now - milliseconds / 1000, 3))
-    return replace(at, seconds=seconds)
+def with_ages(found: Iterable[PartitionLag], since: Mapping[Partition, float | None], now: float) -> list[PartitionLag]:
+    """Return the partitions with the age of their first waiting record; `since` is None where only offsets wait."""
+    return [_with_age(at, since.get(at.partition), now) if _is_known(at, since) else at for at in found]
+
+
+def _is_known(at: PartitionLag, since: Mapping[Partition, float | None]) -> bool:
+    return at.lag is not None and (not at.lag or at.partition in since)
+
+
+def _with_age(at: PartitionLag, since: float | None, now: float) -> PartitionLag:
+    return replace(at, seconds=max(0.0, round(now - since, 3)) if at.lag and since is not None else 0.0)
+
+
+def severity(at: PartitionLag) -> tuple[bool, int, Partition]:
+    """Return what sorts the worst first: those with a problem, then the largest lag."""
+    return not at.problem, -(at.lag or 0), at.partition
 
 
 def unknown(found: Sequence[PartitionLag]) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from app.model import Partition
 from app.offsets.metadata import Counts
-from app.operate.lag import PartitionLag
+from app.operate.lag import PartitionLag, severity
 
 
 class LagSample(NamedTuple):
@@ -47,7 +47,28 @@ class Row:
 def rows(before: LagSample | None, now: LagSample) -> list[Row]:
     earlier, seconds = ({}, 0.0) if before is None else (before.found, now.at - before.at)
     found = [_row(earlier.get(each), at, seconds) for each, at in now.found.items()]
-    return sorted(found, key=lambda row: (not row.at.problem, -(row.at.lag or 0), row.at.partition))
+    return chosen(found, "lag")
+
+
+ORDERS: Mapping[str, Callable[[Row], Any]] = {
+    "lag": lambda row: severity(row.at),
+    "age": lambda row: -(row.at.seconds or 0),
+    "records/s": lambda row: -(row.records or 0),
+    "dead letters/s": lambda row: -(row.dead or 0),
+    "name": lambda row: row.at.partition,
+}
+"""What rows can be sorted by: the first is the default, and has the worst first."""
+
+
+def following(order: str) -> str:
+    names = [*ORDERS, *ORDERS]
+    return names[names.index(order) + 1]
+
+
+def chosen(found: Collection[Row], order: str, text: str = "") -> list[Row]:
+    """Return the rows with this text in their partition's name or problem, in whatever case, in an order."""
+    having = (each for each in found if text.lower() in f"{each.at.partition} {each.at.problem}".lower())
+    return sorted(having, key=ORDERS[order])
 
 
 def _row(before: PartitionLag | None, now: PartitionLag, seconds: float) -> Row:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -9,7 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 from app.cli import main
+from app.model import Partition
 from app.operate.dead_letters import Letter
+from app.records import Record
 from tests.fakes.driver import DriverKafka
 from tests.support.configuration import file_of
 from tests.unit.config.good import GOOD
@@ -40,6 +43,49 @@ def test_a_reason_that_may_be_misspelt_is_questioned(tmp_path: Path, monkeypatch
             "winnow: --reason housid: this configuration gives no such reason; did you mean houseid?",
             "winnow: --reason to_large: this configuration gives no such reason; did you mean too_large?",
         ] == done.stderr.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("there", "arguments", "footer"),
+    [
+        (0, [], "no dead letters in raw-logs.dlq"),
+        (10, [], "10 dead letters in raw-logs.dlq; in full: dlq show 0@9"),
+        (
+            99,
+            [],
+            "the last 10 dead letters in raw-logs.dlq; more: --limit 100; in full: dlq show 0@98",
+        ),
+        (
+            99,
+            ["--limit", "2"],
+            "the last 2 dead letters in raw-logs.dlq; more: --limit 20; in full: dlq show 0@98",
+        ),
+    ],
+)
+def test_the_last_ten_are_listed(
+    there: int, arguments: list[str], footer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last line says how to see more of them, and more of one."""
+    monkeypatch.setattr(sys.modules["app.cli.dlq"], "_dead_letters", lambda _: Many(there))
+    command = ["dlq", "ls", "-c", str(file_of(GOOD, tmp_path)), *arguments]
+
+    rows = CliRunner().invoke(main, command).stdout.splitlines()
+    found = json.loads(CliRunner().invoke(main, [*command, "--json"]).stdout)
+
+    limit = int(arguments[-1]) if arguments else 10
+    assert footer == rows[-1]
+    assert [f"0@{n}" for n in range(there)][-limit:] == [each.split()[0] for each in rows[1:-1]]
+    assert (there > limit, min(there, limit)) == (found["more"], len(found["dead_letters"]))
+
+
+class Many:
+    """A topic with so many dead letters."""
+
+    def __init__(self, count: int) -> None:
+        self._letters = [Letter.of(Record(Partition("dead", 0), n, n, None, b"", [])) for n in range(count)]
+
+    def newest(self, _selection: object, limit: int) -> list[Letter]:
+        return self._letters[-limit:]
 
 
 class Empty:

@@ -74,7 +74,7 @@ def test_the_counts_of_each_filter(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     table = CliRunner().invoke(main, command).stdout
     value = json.loads(CliRunner().invoke(main, [*command, "--json"]).stdout)
 
-    assert "drop-url  drop url matches: ^x" in table
+    assert ["drop-url", "60", "15.0", "50.0", "drop", "url", "matches:", "^x"] == table.splitlines()[1].split()
     assert table.splitlines()[-1] == "group idc-cleansing: filters dropped 100 of 400 records"
     first, second = value["filters"]
     assert {

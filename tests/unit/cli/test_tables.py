@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from app.cli.tables import View, show, watch
+from app.cli.layout import View
+from app.cli.tables import repeat, show
 from app.errors import Unreachable
 
 VIEW = View(("TOPIC", "#LAG"), [("raw", 5), ("a-long-name", None)], {"lag": 5}, code=1, footer="lag 5")
@@ -52,7 +53,7 @@ def test_to_watch_goes_on_while_kafka_is_away(
             raise found
         return found
 
-    assert 0 == watch(look, as_json=True)
+    assert 0 == repeat(look, 2.0, as_json=True)
 
     printed = capsys.readouterr()
     assert [{"lag": 5}] * 2 == [json.loads(line) for line in printed.out.splitlines()]
