@@ -34,8 +34,9 @@ configuration = click.option(
 overrides = click.option(
     "--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Override a key of the configuration; repeatable."
 )
-
-
+status_page = click.option(
+    "--status", "url", default="", metavar="URL", help="Where the running service serves its status page."
+)
 topics = click.option(
     "--topic",
     "topics",
