@@ -16,8 +16,8 @@ import yaml
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from app.config.model import Config, declared, duration, holds_properties, keys_of, path_of
-from app.config.sources import Keys, Tree, full_name, named, variable
+from app.config.model import Config, declared, duration, holds_properties, keys_of
+from app.config.sources import Keys, Tree, full_name, named
 
 _KEYS = dict(declared())
 # The values of simple types; None is a single property, which has no declared type.
@@ -136,9 +136,7 @@ def _choices(annotation: object) -> Iterator[str]:
 
 
 def _hint(keys: Keys) -> str:
-    name, path = full_name(keys), path_of(full_name(keys))
-    if len(path) > len(keys):
-        return f"write {_nested(path)}, or {variable(path)} in the environment"
+    name = full_name(keys)
     if near := difflib.get_close_matches(name, _KEYS, n=1, cutoff=0.8):
         return f"did you mean {near[0]}?"
     *sections, wrong = named(keys)
@@ -146,11 +144,6 @@ def _hint(keys: Keys) -> str:
     if near := difflib.get_close_matches(wrong, known, n=1, cutoff=0.5):
         return f"did you mean {full_name((*sections, near[0]))}?"
     return f"known here: {', '.join(known)}"
-
-
-def _nested(path: tuple[str, ...]) -> str:
-    first, *rest = path
-    return f"{first}: {{{_nested(tuple(rest))}}}" if rest else f"{first}: ..."
 
 
 def _section(names: list[str]) -> object:

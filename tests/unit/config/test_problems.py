@@ -110,25 +110,6 @@ class TestMissing:
         assert 5 == len(found)
 
 
-class TestNesting:
-    def test_a_dotted_key_that_should_be_nested_is_corrected(self, file: Path) -> None:
-        """A dot does not make a section in the file; the message shows the nested form."""
-        file.write_text(file.read_text() + "offsets.store.name: x\n")
-
-        assert [
-            (
-                "offsets.store.name: unknown key; write offsets: {store: {name: ...}}, "
-                "or WINNOW_OFFSETS__STORE__NAME in the environment (winnow.yaml:11)"
-            )
-        ] == problems(file)
-
-    def test_a_variable_with_one_underscore_is_corrected(self, file: Path) -> None:
-        """A section needs two underscores; the message shows the right name."""
-        (problem,) = problems(file, WINNOW_KAFKA_LINGER_MS="5")
-
-        assert "write kafka: {linger.ms: ...}, or WINNOW_KAFKA__LINGER_MS in the environment" in problem
-
-
 class TestSecrets:
     @pytest.mark.parametrize(
         ("flag", "answer"),
