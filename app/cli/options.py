@@ -29,7 +29,13 @@ OF_NO_PARSER = (TOO_LARGE, ENVELOPE, PARSER_ERROR, REFUSED)
 """The reasons that a task gives itself."""
 
 configuration = click.option(
-    "-c", "--config", "file", type=click.Path(path_type=Path, dir_okay=False), help="The configuration file (YAML)."
+    "-c",
+    "--config",
+    "file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    envvar=config.FILE_VARIABLE,
+    default=lambda: config.FILE if config.FILE.exists() else None,
+    help=f"The configuration file (YAML); by default ${config.FILE_VARIABLE}, or else {config.FILE} if it exists.",
 )
 overrides = click.option(
     "--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Override a key of the configuration; repeatable."

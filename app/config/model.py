@@ -182,6 +182,12 @@ class ParserChoice(Choice):
     )
 
 
+class ParserPart(Section):
+    """The part of the configuration that is enough to parse lines."""
+
+    parser: ParserChoice
+
+
 class StoreChoice(Choice):
     """The offset store and its options."""
 

@@ -21,6 +21,10 @@ from app.errors import ConfigError
 
 ENV_PREFIX = "WINNOW_"
 DEFAULT_PREFIX = "WINNOW_DEFAULT__"
+FILE_VARIABLE = "WINNOW_CONFIG"
+"""The variable that names the file."""
+FILE = Path("winnow.yaml")
+"""The file, if nothing names another."""
 DEFAULT = "default"
 
 # Words quoted from the file. PyYAML also quotes tokens that it expected or found, `','` or `'<block end>'`: those stay.
@@ -57,6 +61,11 @@ class Tree:
     origins: Origins
     file: Path | None
 
+    @property
+    def is_given(self) -> bool:
+        """Whether there is a file, or anything but an image's defaults."""
+        return self.file is not None or not all(each.startswith(DEFAULT_PREFIX) for each in self.origins.values())
+
     def has(self, name: str) -> bool:
         return path_of(name) in self.origins
 
@@ -74,7 +83,9 @@ def gather(file: Path | None, assignments: Iterable[str], environ: Mapping[str, 
     """Merge all sources. Raises ConfigError if one cannot be read, or has a key in two forms."""
     values: dict[Any, Any] = {}
     origins: dict[tuple[str, ...], str] = {}
-    written = {name: text for name, text in environ.items() if not name.startswith(DEFAULT_PREFIX)}
+    written = {
+        name: text for name, text in environ.items() if not name.startswith(DEFAULT_PREFIX) and name != FILE_VARIABLE
+    }
     defaults = _from_environment(environ, DEFAULT_PREFIX)
     each_once = map(_once, (defaults, _from_file(file), _from_environment(written)))
     for entry in chain(*each_once, _from_assignments(assignments)):

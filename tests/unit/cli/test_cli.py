@@ -77,6 +77,20 @@ class TestParse:
 
         assert b"2|1\n" == done.stdout_bytes
 
+    def test_it_needs_the_section_of_the_parser_only(self, runner: CliRunner, tmp_path: Path) -> None:
+        """Whoever tries a parser has no topics yet; what is wrong in the section is said with its line."""
+        file = tmp_path / "p.yaml"
+        file.write_text("sorce: {}\nparser:\n  name: delimited\n  fields: [a, b]\n  output: '{b}'\n  separator: ','\n")
+
+        done = runner.invoke(main, ["parse", "-c", str(file)], input=b"1,2\n")
+        wrong = runner.invoke(main, ["parse", "-c", str(file), "--set", "parser.seperator=;"], input=b"1,2\n")
+
+        assert b"2\n" == done.stdout_bytes, done.stderr
+        assert 2 == wrong.exit_code
+        assert "parser.seperator: " in wrong.stderr
+        assert "did you mean 'separator'?" in wrong.stderr
+        assert wrong.stderr.endswith("(--set parser.seperator)\n")
+
     def test_neither_kafka_nor_spark_is_loaded(self) -> None:
         """`winnow parse` works where neither is installed."""
         program = (
@@ -89,6 +103,34 @@ class TestParse:
         done = subprocess.run([sys.executable, "-c", program], input=line(1), capture_output=True, check=True)
 
         assert done.stdout.endswith(b"set()\n")
+
+
+class TestFile:
+    """Which file is read if none is named."""
+
+    def group(self, *arguments: str) -> str:
+        done = CliRunner().invoke(main, ["config", *arguments])
+        return done.stdout.partition("\n")[0] or done.stderr
+
+    def test_the_one_in_the_working_directory(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A variable names another, and -c wins over both."""
+        monkeypatch.chdir(tmp_path)
+        for name in ("winnow.yaml", "other.yaml", "third.yaml"):
+            Path(name).write_text(TEXT)
+
+        assert self.group().endswith("# winnow.yaml:1")
+        monkeypatch.setenv("WINNOW_CONFIG", "other.yaml")
+        assert self.group().endswith("# other.yaml:1")
+        assert self.group("-c", "third.yaml").endswith("# third.yaml:1")
+        monkeypatch.setenv("WINNOW_CONFIG", "none.yaml")
+        assert "configuration: none.yaml: No such file or directory\n" == self.group()
+
+    def test_there_is_none(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The error says where one may be."""
+        monkeypatch.chdir(tmp_path)
+
+        said = "there is none: name a file with -c or in WINNOW_CONFIG, or write ./winnow.yaml"
+        assert f"configuration: {said}\n" == self.group()
 
 
 WRONG_EVERYWHERE = """\

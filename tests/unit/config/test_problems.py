@@ -103,11 +103,17 @@ class TestMissing:
 
     def test_without_a_file_every_required_key_is_named(self) -> None:
         """Every required key is named, and a file comes first among the places to set it."""
-        found = problems(None)
+        found = problems(None, "log.level=info")
 
         assert "group.id is missing: set it in a file (-c), as WINNOW_GROUP_ID, or with --set group.id=..." == found[0]
         assert ["group.id", "sink.topic", "dead.letters.topic"] == [one.partition(" ")[0] for one in found[:3]]
         assert 5 == len(found)
+
+    def test_without_anything_the_file_is_missing(self) -> None:
+        """Five missing keys would hide it; the defaults of an image are no configuration, and nor is the file's name."""
+        found = problems(None, WINNOW_DEFAULT__HTTP__ADDRESS="0.0.0.0", WINNOW_CONFIG="")  # what the image has
+
+        assert ["there is none: name a file with -c or in WINNOW_CONFIG, or write ./winnow.yaml"] == found
 
 
 class TestSecrets:
