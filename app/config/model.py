@@ -166,7 +166,7 @@ class Sample(Section):
     @model_validator(mode="after")
     def _expects_one_thing(self) -> Sample:
         if (self.output is None) == (self.reason is None):
-            msg = "each must have either an output or a reason"
+            msg = "must have either an output or a reason"
             raise ValueError(msg)
         return self
 

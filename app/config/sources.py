@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import yaml
@@ -42,15 +43,21 @@ Keys = tuple[Any, ...]
 """A key, preceded by its sections."""
 
 Origins = Mapping[tuple[str, ...], str]
-"""Where each section and key was set; unset keys are absent."""
+"""Where each section, key and, if known, item of a list was set; unset keys are absent."""
 
 
 class Entry(NamedTuple):
-    """A value and its origin: `winnow.yaml:12`, `WINNOW_SINK__TOPIC` or `--set sink.topic`."""
+    """
+    A value and its origin: `winnow.yaml:12`, `WINNOW_SINK__TOPIC` or `--set sink.topic`.
+
+    Args:
+        within: the origins of the items of a list, and of the keys in them, if they are known.
+    """
 
     keys: Keys
     value: object
     origin: str
+    within: Mapping[Keys, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +131,7 @@ def _put(entry: Entry, values: dict[Any, Any], origins: dict[tuple[str, ...], st
     for within in [other for other in origins if other[: len(path)] == path]:
         del origins[within]
     origins[path] = entry.origin
+    origins |= {(*path, *named(within)): origin for within, origin in entry.within.items()}
 
 
 def named(keys: Iterable[object]) -> tuple[str, ...]:
@@ -133,6 +141,12 @@ def named(keys: Iterable[object]) -> tuple[str, ...]:
 
 def full_name(keys: Keys) -> str:
     return ".".join(named(keys))
+
+
+def origin_of(keys: Keys, origins: Origins) -> str:
+    """Return a value's origin, or that of the closest list or section that has one; empty if none has."""
+    path = named(keys)
+    return next((origins[path[:end]] for end in range(len(path), 0, -1) if path[:end] in origins), "")
 
 
 def variable(keys: Keys) -> str:
@@ -146,7 +160,8 @@ def _from_file(file: Path | None) -> Iterator[Entry]:
     values, lines = _parsed(file)
     for key, value in values.items():
         for keys, leaf in _leaves(value, (key,)):
-            yield Entry(placed(keys), leaf, f"{file}:{lines[keys]}")
+            within = {each[len(keys) :]: f"{file}:{line}" for each, line in lines.items() if each[: len(keys)] == keys}
+            yield Entry(placed(keys), leaf, within.pop(()), within)
 
 
 def _parsed(file: Path) -> tuple[dict[Any, Any], dict[Keys, int]]:
@@ -194,14 +209,18 @@ def _not_yaml(file: Path, error: yaml.MarkedYAMLError) -> str:
 def _lines(
     loader: yaml.SafeLoader, node: yaml.Node | None, keys: Keys = (), outer: tuple[yaml.Node, ...] = ()
 ) -> Iterator[tuple[Keys, int]]:
-    if not isinstance(node, yaml.MappingNode):
-        return
     if node in outer:
         raise yaml.YAMLError("a section contains itself")
-    for key_node, value_node in node.value:
-        inner = (*keys, loader.construct_object(key_node, deep=True))
-        yield inner, key_node.start_mark.line + 1
-        yield from _lines(loader, value_node, inner, (*outer, node))
+    match node:
+        case yaml.MappingNode():
+            pairs = [(loader.construct_object(key, deep=True), key, value) for key, value in node.value]
+        case yaml.SequenceNode():
+            pairs = [(number, value, value) for number, value in enumerate(node.value)]
+        case _:
+            return
+    for key, place, value in pairs:
+        yield (*keys, key), place.start_mark.line + 1
+        yield from _lines(loader, value, (*keys, key), (*outer, node))
 
 
 def _twice(file: Path, node: yaml.Node | None, seen: set[int], keys: Keys = ()) -> Iterator[str]:

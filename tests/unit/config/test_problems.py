@@ -86,6 +86,44 @@ class TestOrigins:
         assert problem.endswith("(WINNOW_LOG_LEVEL)")
 
 
+class TestLists:
+    def test_each_key_of_each_item_is_named(self, file: Path) -> None:
+        """Every mistake in a list is told at once, with its line and the nearest name."""
+        file.write_text(
+            file.read_text()
+            + """\
+parser:
+  samples:
+    - line: a
+      outptu: b
+      output: c
+    - {line: a}
+    - line: [a]
+      reason: empty
+    - x
+offsets.mirrors:
+  -
+    nam: redis
+"""
+        )
+
+        assert [
+            "offsets.mirrors[0].name is missing (winnow.yaml:22)",
+            "parser.samples[0].outptu: unknown key; did you mean parser.samples[0].output? (winnow.yaml:14)",
+            "parser.samples[1] must have either an output or a reason (winnow.yaml:16)",
+            "parser.samples[2].line must be text, not [a] (winnow.yaml:17)",
+            "parser.samples[3] must be a section with keys and values, not 'x' (winnow.yaml:19)",
+        ] == problems(file)
+
+    def test_what_is_no_list(self, file: Path) -> None:
+        """The form that it must have is shown."""
+        form = "[{line: ..., output: ..., reason: ...}]"
+
+        found = problems(file, "parser.samples=x")
+
+        assert [f"parser.samples must be a list of sections, such as {form}, not 'x' (--set parser.samples)"] == found
+
+
 class TestMissing:
     def test_a_missing_key_is_named_with_the_places_to_set_it(self, file: Path) -> None:
         """The message names the missing key and where to set it."""
@@ -127,9 +165,11 @@ class TestSecrets:
             ("spark={spark.ssl.keyPassword: [hunter2]}", "spark.spark.ssl.keyPassword must be text"),
             (
                 "offsets.mirrors=redis://:hunter2@h",
-                "offsets.mirrors must be a list of stores, such as [{name: redis, ...}]",
+                "offsets.mirrors must be a list of sections, such as [{name: ...}]",
             ),
-            ("offsets.mirrors=[{url: hunter2}]", "offsets.mirrors must be a list of stores"),
+            ("offsets.mirrors=[{url: hunter2}]", "offsets.mirrors[0].name is missing (--set offsets.mirrors)"),
+            ("offsets.mirrors=[hunter2]", "offsets.mirrors[0] must be a section with keys and values"),
+            ("offsets.mirrors=[{name: [hunter2]}]", "offsets.mirrors[0].name must be text (--set"),
         ],
     )
     def test_a_value_of_kafka_or_spark_is_never_repeated(self, file: Path, flag: str, answer: str) -> None:
