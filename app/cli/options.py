@@ -15,15 +15,13 @@ from app.cli.tables import View, as_json, show
 from app.driver.clients import Clients
 from app.errors import ConfigError, WinnowError, built
 from app.executor.parse import PARSER_ERROR, REFUSED, TOO_LARGE
-from app.model import SOURCE_KEY
-from app.operate.parser_options import PARSER_FITS
+from app.operate.parser_options import KEY_FITS, PARSER_FITS
 from app.operate.reasons import doubts
-from app.operate.stores import check_stores
+from app.operate.store_options import STORES_FIT
 from app.times import milliseconds_of
 from parsers import registry
 from parsers.contract import Parser
 from parsers.flume.envelope import REASON as ENVELOPE
-from parsers.keys import pattern_of
 
 OF_NO_PARSER = (TOO_LARGE, ENVELOPE, PARSER_ERROR, REFUSED)
 """The reasons that a task gives itself."""
@@ -97,11 +95,7 @@ def shown(command: Callable[..., View]) -> Callable[..., int]:
 
 def read(file: Path | None, assignments: tuple[str, ...], more_rules: Iterable[config.Rule] = ()) -> config.Loaded:
     """Return the configuration after checking that its plugins can be built, and configure logging."""
-    loaded = config.read(file, assignments, more_rules=(PARSER_FITS, *more_rules))
-    parser, key = parser_of(loaded.config.parser), loaded.config.sink.key
-    if key != SOURCE_KEY:
-        built("sink.key", lambda: pattern_of(parser, key))
-    check_stores(loaded.config)
+    loaded = config.read(file, assignments, more_rules=(PARSER_FITS, KEY_FITS, *STORES_FIT, *more_rules))
     log.configure(loaded.config.log_level, group=loaded.config.group_id)
     return loaded
 

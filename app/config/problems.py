@@ -164,7 +164,8 @@ def _choices(annotation: object) -> Iterator[str]:
 def _hint(keys: Keys) -> str:
     *sections, wrong = keys
     known = list(keys_of(Config if not sections else _annotation(tuple(sections))))
-    if near := _nearest(full_name(keys), _KEYS, 0.8):
+    in_a_list = any(isinstance(key, int) for key in sections)
+    if not in_a_list and (near := _nearest(full_name(keys), _KEYS, 0.8)):
         return f"did you mean {near}?"
     if near := _nearest(str(wrong), known, 0.5):
         return f"did you mean {_shown((*sections, near))}?"

@@ -145,6 +145,14 @@ parser:
   name: delimited
   fields: [a, b]
   seperator: ","
+offsets:
+  mirrors:
+    - name: redis
+      urll: redis://:hunter2@cache
+    - {name: reddis}
+    - {name: none}
+    - {name: kafka}
+  store: {name: kafka, path: /x}
 """
 
 
@@ -309,6 +317,11 @@ class TestCheck:
                 f"sink.topc: unknown key; did you mean sink.topic? ({file}:3)",
                 f"parser.seperator: parser delimited: no option 'seperator'; did you mean 'separator'? ({file}:11)",
                 f"parser: parser delimited: option 'output' is missing: write output: … ({file}:9)",
+                f"offsets.store.path: offset store kafka: no option 'path'; known: none ({file}:19)",
+                f"offsets.mirrors[0].urll: offset store redis: no option 'urll'; did you mean 'url'? ({file}:15)",
+                f"offsets.mirrors[0]: offset store redis: option 'url' is missing: write url: … ({file}:14)",
+                f"offsets.mirrors[1].name: no offset store is called 'reddis'; did you mean 'redis'? ({file}:16)",
+                f"offsets.mirrors[2]: none stores nothing that a tool could read ({file}:17)",
                 f"kafka.linger.mss is unknown to librdkafka: did you mean linger.ms? ({file}:7)",
                 f"kafka.{unknown} is unknown to librdkafka: did you mean fetch.wait.max.ms? (--set kafka.{unknown})",
             ] == [each.removeprefix("configuration: ") for each in done.stderr.splitlines()]
@@ -382,3 +395,14 @@ def test_a_store_outside_transactions_is_refused_for_exactly_once(runner: CliRun
     assert 2 == refused.exit_code
     assert "offsets.store.name is dictionary, which cannot join Kafka's transactions" in refused.stderr
     assert 0 == allowed.exit_code
+
+
+def test_a_store_is_listed_once(runner: CliRunner, tmp_path: Path) -> None:
+    """Two copies of one offset in one place would be one."""
+    file = file_of(TEXT + "offsets.mirrors: [{name: kafka}]\n", tmp_path)
+
+    done = runner.invoke(main, ["lag", "-c", str(file)])
+
+    assert 2 == done.exit_code
+    said = "offsets.mirrors[0]: kafka already holds these offsets; list each store once"
+    assert f"configuration: {said} ({file}:11)\n" == done.stderr
