@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
 from click.testing import CliRunner
 
 from app.cli import main
@@ -177,34 +176,16 @@ KEYS = ("source", "houseid", "destport", "domainname")
 
 
 class TestCheck:
-    def test_a_valid_file_is_shown_with_its_defaults(self, runner: CliRunner, tmp_path: Path) -> None:
-        """The output is a valid configuration with all defaults."""
+    def test_the_last_line_says_that_all_is_right(self, runner: CliRunner, tmp_path: Path) -> None:
+        """Values are not shown: `config` does that."""
         file = file_of(GOOD, tmp_path)
 
         done = runner.invoke(main, ["check", "-c", str(file)], env={"WINNOW_KAFKA__SASL_PASSWORD": "hunter2"})
 
         assert 0 == done.exit_code
-        assert "exactly-once" == yaml.safe_load(done.stdout)["delivery.guarantee"]
-        assert "hunter2" not in done.output
-        assert "# clients: bulk, because Numba and librdkafka" in done.stdout
-
-    def test_each_value_is_shown_with_its_origin(
-        self, runner: CliRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """The output names the file, variable, flag or default of each value."""
-        file = file_of(TEXT, tmp_path)
-        monkeypatch.setenv("WINNOW_LOG_LEVEL", "error")
-
-        done = runner.invoke(main, ["check", "-c", str(file), "--set", "out.of.range=latest"])
-
-        shown = done.stdout.splitlines()
-        for expected in (
-            f"  topic: clean-logs  # {file}:6",
-            "log.level: error  # WINNOW_LOG_LEVEL",
-            "out.of.range: latest  # --set out.of.range",
-            "starting.offsets: earliest  # default",
-        ):
-            assert expected in shown
+        clients, verdict = done.stdout.splitlines()
+        assert clients.startswith("ok       clients: bulk, because Numba and librdkafka")
+        assert f"ok       {file} is right" == verdict
 
     def test_a_key_is_a_field_of_the_output(self, runner: CliRunner, tmp_path: Path) -> None:
         """An unknown field in sink.key is a configuration problem that names the nearest field."""
@@ -248,12 +229,27 @@ class TestCheck:
         file = file_of(GOOD | {"parser": {"samples": good}}, tmp_path)
         fine = runner.invoke(main, ["check", "-c", str(file)])
         file_of(GOOD | {"parser": {"samples": good + wrong}}, tmp_path)
-        failing = runner.invoke(main, ["check", "-c", str(file)])
+        failing, as_json = (runner.invoke(main, ["check", "-c", str(file), *more]) for more in ([], ["--json"]))
 
         assert (0, 1) == (fine.exit_code, failing.exit_code), fine.output
-        first, second = [text for text in failing.stdout.splitlines() if text.startswith("fails")]
-        assert first.startswith("fails    parser.samples[2]: expected the line 'x', got the reason no_marker (")
-        assert second.startswith("fails    parser.samples[3]: expected the reason no_marker, got the reason empty (")
+        assert fine.stdout.endswith(" is right, and all 2 samples give what they should\n")
+        assert "is right" not in failing.stdout
+        first, second = [each["what"] for each in json.loads(as_json.stdout)["findings"]]
+        assert first.startswith("parser.samples[2]: expected the line 'x', got the reason no_marker (")
+        assert second.startswith("parser.samples[3]: expected the reason no_marker, got the reason empty (")
+
+    def test_the_first_difference_of_a_sample_is_marked(self, runner: CliRunner, tmp_path: Path) -> None:
+        """Two long lines that differ in a character look alike."""
+        wrong = cleansed(1).decode().replace("|", "I", 1)
+        file = file_of(GOOD | {"parser": {"samples": [{"line": line(1).decode(), "output": wrong}]}}, tmp_path)
+
+        done = runner.invoke(main, ["check", "-c", str(file)])
+
+        _, title, expected, got, mark = done.stdout.splitlines()
+        assert "fails    parser.samples[0] has another result" == title
+        assert f"         expected  the line '{wrong}'" == expected
+        assert f"         got       the line '{cleansed(1).decode()}'" == got
+        assert ("I", "|") == (expected[mark.index("^")], got[mark.index("^")])
 
     @pytest.mark.parametrize(
         "sample", [{"line": "x"}, {"line": "x", "output": "y", "reason": "empty"}, {"output": "x"}]
