@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import redirect_stdout
 from functools import partial
 from typing import Any
 
@@ -9,6 +11,7 @@ import click
 
 from app.cli.options import DURATION, MOMENT, clients, configured, shown, topics
 from app.cli.tables import View, progress
+from app.cli.tables import show as show_view
 from app.config import Config
 from app.driver.clients import Clients
 from app.errors import built
@@ -71,28 +74,43 @@ def _row_of_commit(at: PartitionLag) -> list[object]:
 @click.option("--by-duration", type=DURATION, help="To the first record no older than 2h.")
 @topics
 @click.option("--dry-run", is_flag=True, help="Show what would be done; change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask on a terminal; elsewhere nothing is asked.")
 @shown
 def reset(
     settings: Config,
     *,
     topics: tuple[str, ...],
     dry_run: bool,
+    yes: bool,
     **goals: Any,  # noqa: ANN401  # each option has its own type
 ) -> View:
     """
     Set the group's offsets while the service is stopped.
 
-    Writes to the configured store. Changes nothing if the service is running (exit code 3) or if a partition cannot be
-    set (exit code 1).
+    Writes to the configured store. On a terminal it shows what it would do, and asks. Changes nothing if the service
+    is running (exit code 3) or if a partition cannot be set (exit code 1).
     """
     target = _target(goals)
     clients, found = _found(settings, topics)
     planned = resets(found, target, clients)
     feasible = all(each.offset is not None for each in planned)
     if feasible and not dry_run:
+        if not yes and _is_terminal():
+            _ask(_view(settings.group_id, planned, done=False))
         with progress("setting offsets", len(planned)) as done:
             carry_out(planned, clients, settings, done)
     return _view(settings.group_id, planned, done=feasible and not dry_run)
+
+
+def _is_terminal() -> bool:
+    return sys.stdin.isatty()
+
+
+def _ask(plan: View) -> None:
+    """Show the plan and ask whether to go on, beside what the command prints. Raises click.Abort if not."""
+    with redirect_stdout(sys.stderr):
+        show_view(plan._replace(footer=""), as_json=False)
+    click.confirm(f"set {len(plan.rows)} offsets?", abort=True, err=True)
 
 
 def _target(goals: dict[str, Any]) -> Target:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
+import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from app.cli import main
+from app.operate.resets import Reset
 from app.times import assumed
+from tests.fakes.driver import DriverKafka
 from tests.support.configuration import file_of
 from tests.unit.config.good import GOOD
 
@@ -128,3 +132,42 @@ def test_a_store_that_remembers_nothing(file: Path) -> None:
 
     assert 2 == done.exit_code
     assert "offsets.store: none has no offset to set: restart Winnow" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("terminal", "arguments", "answer", "code", "asked"),
+    [
+        (True, [], "n", 1, True),
+        (True, [], "y", 0, True),
+        (True, ["--yes"], "", 0, False),
+        (True, ["--dry-run"], "", 0, False),
+        (False, [], "", 0, False),
+        (False, ["--yes"], "", 0, False),
+    ],
+)
+def test_it_asks_on_a_terminal(
+    *,
+    terminal: bool,
+    arguments: list[str],
+    answer: str,
+    code: int,
+    asked: bool,
+    file: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """People see what they are about to change; scripts go on as before, and JSON is not mixed with the question."""
+    kafka = DriverKafka(p0=(2, 10), p1=(2, 10))
+    carried_out: list[Reset] = []
+    module = sys.modules["app.cli.offsets"]
+    monkeypatch.setattr("app.start.clients", lambda _: kafka.clients)
+    monkeypatch.setattr(module, "_is_terminal", lambda: terminal)
+    monkeypatch.setattr(module, "carry_out", lambda planned, *_: carried_out.extend(planned))
+    command = ["offsets", "reset", "-c", str(file), "--to-earliest", "--json", *arguments]
+
+    done = CliRunner().invoke(main, command, input=answer)
+
+    assert code == done.exit_code, done.output
+    assert asked is ("set 2 offsets? [y/N]" in done.stderr)
+    assert asked is ("NEW-OFFSET" in done.stderr)
+    assert (0 if code or "--dry-run" in arguments else 2) == len(carried_out)
+    assert code or len(carried_out) == 2 * json.loads(done.stdout)["done"]
