@@ -9,7 +9,7 @@ import click
 
 from app.cli.layout import View
 from app.cli.options import between, clients, configured, shown
-from app.cli.tables import progress
+from app.cli.tables import steps
 from app.config import Config
 from app.errors import built
 from app.model import Partition
@@ -54,8 +54,8 @@ def audit(settings: Config, *, begin: str | None, end: str | None, last: str | N
     scope = Scope.of(settings, kafka, since, until, sample)
     source, output = (records(cluster, settings.group_id) for cluster in (settings.kafka, settings.output_kafka))
     readers = Readers(source, output, kafka.topics, kafka.destinations)
-    with fates(scope.tasks) as cleanse, progress("auditing", scope.length) as advance:
-        verdicts = scope.audit(cleanse, readers, advance)
+    with fates(scope.tasks) as cleanse, steps() as step:
+        verdicts = scope.audit(cleanse, readers, step)
     return _view(settings.group_id, scope.left_out, scope.judged, verdicts, sample)
 
 

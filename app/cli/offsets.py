@@ -103,8 +103,8 @@ def reset(
     planned = resets(found, target, clients)
     feasible = all(each.offset is not None for each in planned)
     if feasible and not dry_run:
-        with progress("setting offsets", len(planned)) as done:
-            carry_out(planned, clients, settings, done)
+        with progress("setting offsets", len(planned), "partitions") as done:
+            carry_out(planned, clients, settings, partial(done, 1))
     return _view(settings.group_id, planned, done=feasible and not dry_run)
 
 
