@@ -25,6 +25,7 @@ LOOK_AGAIN = f"look again: winnow lag -c {FILE} --watch"
 ADD_CAPACITY = f"add executors or partitions; the rates are in winnow top -c {FILE}"
 SHOW_SAMPLES = f"see winnow check -c {FILE}"
 TRANSACTIONS = f"winnow transactions ls -c {FILE}"
+FILTERS = f"winnow filters -c {FILE}"
 ABORT_TRANSACTIONS = f"stop Winnow, then winnow transactions abort -c {FILE}"
 RESTART = "restart Winnow: its offset store keeps nothing, so it begins at starting.offsets"
 

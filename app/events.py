@@ -63,6 +63,9 @@ OPEN_TRANSACTION = Event(
     "open_transaction", "warning", "An upstream producer keeps a transaction open; records wait behind it"
 )
 
+FILTER_OVER_LIMIT = Event("filter_over_limit", "warning", "A filter drops more than its limit")
+FILTER_WITHIN_LIMIT = Event("filter_within_limit", "info", "The filter drops no more than its limit")
+
 TASK_LOST = Event("task_lost", "warning", "A task was lost; Spark tries it again")
 TASK_STARVED = Event(
     "task_starved", "warning", "A task finds no slot; the round ends so that the partitions can be planned again"

@@ -247,6 +247,25 @@ class Plugin:
 
 
 @dataclass(frozen=True, slots=True)
+class FilterRule:
+    """
+    A rule that drops lines on purpose.
+
+    Args:
+        field: the output field that it looks at.
+        check: the check and its parameter.
+        keeps: whether it drops the lines that do not pass; otherwise those that pass.
+        limit: the share of the records, above which its drops are a warning; None for any.
+    """
+
+    name: str
+    field: str
+    check: Mapping[str, object]
+    keeps: bool = False
+    limit: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class TaskConfig:
     """
     The configuration shared by all tasks of a run; durations are in seconds.
@@ -273,6 +292,7 @@ class TaskConfig:
     transaction_seconds: float = 60.0
     flume_headers: tuple[str, ...] = ()
     lineage: bool = False
+    filters: tuple[FilterRule, ...] = ()
     sink_key: str = SOURCE_KEY
     sink_partitioner: Partitioner = Partitioner.SOURCE
     rates: Rates = UNLIMITED
@@ -350,6 +370,7 @@ class Receipt:
         end: the committed offset.
         records: source records between them.
         dead: dead letters by reason.
+        filtered: records dropped on purpose by the name of the filter.
         error: the last error; empty if there was none.
         cure: what an operator must do about it.
         cut: where the log was truncated below `end`; None if the task found no truncation.
@@ -365,6 +386,7 @@ class Receipt:
     records: int = 0
     out: int = 0
     dead: Mapping[str, int] = field(default_factory=dict)
+    filtered: Mapping[str, int] = field(default_factory=dict)
     outcome: Outcome = Outcome.DONE
     error: str = ""
     cure: str = ""
@@ -376,8 +398,8 @@ class Receipt:
 
     @property
     def balances(self) -> bool:
-        """Whether every record went to the sink or to the dead letters."""
-        return self.records == self.out + sum(self.dead.values())
+        """Whether every record went to the sink or to the dead letters, or was dropped on purpose."""
+        return self.records == self.out + sum(self.dead.values()) + sum(self.filtered.values())
 
 
 def transactional_id(group: str, partition: Partition) -> str:

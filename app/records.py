@@ -205,6 +205,7 @@ class Fate(NamedTuple):
         written: the line or the dead letter.
         reason: why it is rejected; empty if it is not.
         detail: a sentence about the reason.
+        filtered: the filter that dropped its line, which then goes nowhere; empty if none did.
     """
 
     record: Record
@@ -212,3 +213,4 @@ class Fate(NamedTuple):
     written: OutgoingRecord
     reason: str = ""
     detail: str = ""
+    filtered: str = ""

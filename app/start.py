@@ -103,6 +103,7 @@ def about(config: Config, options: str = PLACEHOLDERS.options) -> About:
         dead_letters,
         CommandLine(options, ANY.cluster if config.placeholder else KafkaTools.of(config.kafka).cluster),
         breaker.ratio if (breaker := config.dead_letters.breaker.limit) else None,
+        {each.name: each.limit for each in config.filters},
     )
 
 

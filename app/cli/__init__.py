@@ -11,6 +11,7 @@ from app.cli.config import show_config
 from app.cli.demo import demo
 from app.cli.dlq import dlq
 from app.cli.doctor import doctor
+from app.cli.filters import filters
 from app.cli.groups import CommandGroup
 from app.cli.lag import lag
 from app.cli.offsets import offsets
@@ -35,6 +36,6 @@ def main() -> None:
 
 
 main.add("Run it", check, show_config, run)
-main.add("Look at it", doctor, lag, top, tap, audit)
+main.add("Look at it", doctor, lag, top, filters, tap, audit)
 main.add("Act on it", pause, resume, dlq, replay, offsets, transactions)
 main.add("Develop and try", parse, parsers, demo)

@@ -76,6 +76,7 @@ def _view(
     sample: float | None,
 ) -> View:
     records, by_text = sum(each.judged for each in verdicts), sum(each.known_by_text for each in verdicts)
+    filtered = sum(each.filtered for each in verdicts)
     findings = [each for found in verdicts for each in found.findings]
     counts = counted(findings)
     not_judged = sum((each.not_judged for each in verdicts), Counter[Why]())
@@ -90,6 +91,7 @@ def _view(
             by_text,
             f"{by_text} lines have neither a header nor their record's timestamp, so only their text was compared",
         ),
+        (filtered, f"filters dropped {filtered} of them on purpose"),
         (sample, f"a sample of {sample} % cannot find unexplained lines"),
         (len(findings) > SHOWN, f"the table shows the first {SHOWN}"),
     ]
@@ -100,6 +102,7 @@ def _view(
             "version": 1,
             "group": group,
             "records": records,
+            "filtered": filtered,
             "sample": sample,
             "known_by_text": by_text,
             **counts,

@@ -166,6 +166,7 @@ def _view(work: TaskConfig, tally: Tally, *, done: bool) -> View:
     footer = f"{tally.replayed} dead letters {'replayed' if done else 'would be replayed'} into {work.sink.topic}: "
     footer += f"{tally.cleansed} cleansed, {tally.failed} fail again, {tally.parked} of them go to the parking topic"
     others = {
+        "dropped by a filter": tally.filtered,
         "handled before": tally.handled,
         "not chosen": tally.not_chosen,
         "not replayable": tally.not_replayable,

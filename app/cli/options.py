@@ -17,7 +17,7 @@ from app.driver.clients import Clients
 from app.errors import ConfigError, WinnowError, built
 from app.executor.parse import PARSER_ERROR, REFUSED, TOO_LARGE
 from app.model import SOURCE_KEY
-from app.operate.parser_options import PARSER_FITS
+from app.operate.parser_options import FILTERS_FIT, PARSER_FITS
 from app.operate.reasons import doubts
 from app.operate.stores import check_stores
 from app.times import milliseconds_of
@@ -91,7 +91,7 @@ def shown(command: Callable[..., View]) -> Callable[..., int]:
 
 def read(file: Path | None, assignments: tuple[str, ...], more_rules: Iterable[config.Rule] = ()) -> config.Loaded:
     """Return the configuration after checking that its plugins can be built, and configure logging."""
-    loaded = config.read(file, assignments, more_rules=(PARSER_FITS, *more_rules))
+    loaded = config.read(file, assignments, more_rules=(PARSER_FITS, FILTERS_FIT, *more_rules))
     parser, key = parser_of(loaded.config.parser), loaded.config.sink.key
     if key != SOURCE_KEY:
         built("sink.key", lambda: pattern_of(parser, key))

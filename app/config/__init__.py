@@ -10,6 +10,7 @@ the defaults, which an image may change (`WINNOW_DEFAULT__HTTP__ADDRESS`). Keys 
 from app.config.model import (
     Config,
     DeadLetterTopic,
+    Filter,
     FromDuration,
     FromTimestamp,
     ParserChoice,
@@ -27,6 +28,7 @@ __all__ = [
     "ENV_PREFIX",
     "Config",
     "DeadLetterTopic",
+    "Filter",
     "FromDuration",
     "FromTimestamp",
     "Loaded",

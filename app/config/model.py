@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 from pydantic.fields import FieldInfo
 
 from app.config.types import Names, Properties, Seconds
-from app.model import SOURCE_KEY, Guarantee, Partitioner, Plugin
+from app.model import SOURCE_KEY, FilterRule, Guarantee, Partitioner, Plugin
 from app.rates import BUFFER_MEMORY, BreakerLimit, Rates
 from app.topics import PLACEHOLDER
 
@@ -212,6 +212,47 @@ class Offsets(Section):
     )
 
 
+class FilterCondition(_Part):
+    """A field of the output, and a check with its parameter."""
+
+    model_config = ConfigDict(extra="allow")
+
+    field: str = Field(description="a field of the parser's output")
+
+    @property
+    def check(self) -> dict[str, object]:
+        return dict(self.model_extra or {})
+
+
+class Filter(Section):
+    """A rule that drops cleansed lines on purpose."""
+
+    drop: FilterCondition | None = Field(default=None, description="drops the lines whose field passes the check")
+    keep: FilterCondition | None = Field(default=None, description="drops all other lines")
+    name: str = Field(
+        default="",
+        pattern="^[a-z0-9_-]{0,40}$",
+        description="counts what it drops under this name; by default `drop-` or `keep-` and the field",
+    )
+    limit: float | None = Field(
+        default=None, gt=0, le=1, description="the share of the records above which its drops are a warning"
+    )
+
+    @model_validator(mode="after")
+    def _does_one_thing(self) -> Filter:
+        if (self.drop is None) == (self.keep is None):
+            msg = "each must have either drop or keep"
+            raise ValueError(msg)
+        return self
+
+    @property
+    def rule(self) -> FilterRule:
+        condition, does = (self.keep, "keep") if self.keep else (self.drop, "drop")
+        assert condition is not None
+        name = self.name or f"{does}-{condition.field}"
+        return FilterRule(name, condition.field, condition.check, does == "keep", self.limit)
+
+
 class Lineage(Section):
     """Whether cleansed lines name their source records."""
 
@@ -263,6 +304,12 @@ class Config(Section):
     offsets: Offsets
     lineage: Lineage
     parser: ParserChoice
+    filter: tuple[Filter, ...] = Field(
+        default=(),
+        max_length=16,
+        description="rules that drop cleansed lines on purpose, the first that drops a line counts it: a list such as "
+        "`[{drop: {field: url, matches: ^http://health/}, limit: 0.5}]`",
+    )
     round_interval: Seconds = Field(
         default=10.0,
         ge=1,
@@ -320,6 +367,10 @@ class Config(Section):
     @property
     def output_kafka(self) -> Mapping[str, str]:
         return self.sink.kafka or self.kafka
+
+    @property
+    def filters(self) -> tuple[FilterRule, ...]:
+        return tuple(each.rule for each in self.filter)
 
     @property
     def rates(self) -> Rates:

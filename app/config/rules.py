@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from app.config.model import Config, duration
+from app.config.model import Config, Filter, duration
 from app.config.sources import Tree
 from app.cures import CHECK
 from app.headers import OURS
@@ -156,6 +156,13 @@ def _spark_is_not_overruled(tree: Tree, spark: Mapping[str, str]) -> Iterator[st
             yield f"{name} must stay {fixed.value}: {fixed.reason}{tree.at(f'spark.{name}')}"
 
 
+def _filters_differ(tree: Tree, filters: tuple[Filter, ...]) -> Iterator[str]:
+    names = [each.rule.name for each in filters]
+    for name in dict.fromkeys(each for each in names if names.count(each) > 1):
+        where = tree.at("filter")
+        yield f"filter: {names.count(name)} filters are called {name}: give each its own name, which counts it{where}"
+
+
 RULES = (
     Rule(("source.topics", "source.topics.pattern"), _one_way_to_choose),
     Rule(WRITTEN, _destinations_differ),
@@ -164,6 +171,7 @@ RULES = (
     Rule(("source.flume.headers", "source.format"), _headers_have_an_envelope),
     Rule(("source.flume.headers",), _headers_are_not_ours),
     Rule(("transaction.timeout", "commit.interval"), _transactions_outlive_commits),
+    Rule(("filter",), _filters_differ),
     *map(_a_broker_is_named, CLUSTERS),
     *map(_is_not_overruled, CLUSTERS),
     *map(_gives_a_secret_once, CLUSTERS),

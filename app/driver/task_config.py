@@ -26,6 +26,7 @@ def task_config(config: Config, destinations: Topics, owner: Owner) -> TaskConfi
         transaction_seconds=config.transaction_timeout,
         flume_headers=config.source.flume_headers,
         lineage=config.lineage.headers,
+        filters=config.filters,
         sink_key=config.sink.key,
         sink_partitioner=config.sink.partitioner,
         rates=config.rates,

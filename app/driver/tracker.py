@@ -15,6 +15,7 @@ from app.model import OffsetRange, Outcome, Owner, Partition, Pause, Receipt
 from app.offsets.metadata import Counts, OffsetMetadata
 from app.rates import UNLIMITED, Rates
 from app.runtime import REAL, Runtime
+from app.status.excess import excesses
 from app.status.snapshot import (
     NOTHING_KNOWN,
     About,
@@ -126,10 +127,11 @@ class StatusTracker(ServiceTracker):
     def _publish_look(self, partitions: Mapping[Partition, PartitionStatus], **changes: object) -> None:
         now, totals = self._now(), self._totals
         lag = sum(each.lag for each in partitions.values())
-        moment = Moment(now, totals.records, totals.out, totals.dead_total, lag, totals.dead)
+        moment = Moment(now, totals.records, totals.out, totals.dead_total, lag, totals.dead, totals.filtered)
         hour = with_moment(self.snapshot.hour, moment)
         day = with_moment(self.snapshot.day, moment, DAY_SECONDS, DAY_MOMENT_SECONDS)
-        self._publish(partitions=partitions, looked=now, hour=hour, day=day, **changes)
+        over = excesses(self.snapshot.about.filter_limits, hour, self.snapshot.excesses)
+        self._publish(partitions=partitions, looked=now, hour=hour, day=day, excesses=over, **changes)
 
     def _rival(self, owner: Owner | None) -> Problem | None:
         if owner is None:
@@ -195,7 +197,7 @@ class StatusTracker(ServiceTracker):
         partitions, counts = dict(self.snapshot.partitions), Counts()
         for receipt in receipts:
             _check(receipt)
-            counts += Counts(receipt.records, receipt.out, receipt.dead)
+            counts += Counts(receipt.records, receipt.out, receipt.dead, filtered=receipt.filtered)
             partitions[receipt.partition] = self._reported(self._known(receipt.partition), receipt)
         ending = self.snapshot.round.ending if self.snapshot.round else None
         self._round_is_over(ending=ending or Ending.DONE, seconds=seconds, counts=counts)
@@ -302,5 +304,6 @@ class StatusTracker(ServiceTracker):
 def _check(receipt: Receipt) -> None:
     if not receipt.balances:
         where, dead = f"{receipt.partition}@{receipt.start}", sum(receipt.dead.values())
-        msg = f"{where}: {receipt.records} records in, but {receipt.out} out and {dead} dead letters"
+        gone = f"{receipt.out} out, {dead} dead letters and {sum(receipt.filtered.values())} filtered"
+        msg = f"{where}: {receipt.records} records in, but {gone}"
         raise AccountingError(msg, "this is a bug; please report it with this message")

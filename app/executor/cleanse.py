@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from app.errors import Transient
 from app.executor.dead_letters import NO_IDS, TopicIds, make_dead_letter, make_dead_letters
+from app.executor.filtering import NONE_DROPPED, Dropped, Filters
 from app.executor.limits import Limits
 from app.executor.parse import REFUSED, Parse, key_pattern, refuse, with_headers, with_keys
 from app.model import NO_EPOCH, LastRead, Partition, TaskConfig
@@ -32,6 +33,7 @@ class Cleansed:
         start: the offset of the first record.
         position: the offset after the last record.
         read: the same with its leader epoch, if that is known.
+        filtered: how many records each filter dropped.
     """
 
     records: int
@@ -43,6 +45,7 @@ class Cleansed:
     start: int
     position: int
     read: LastRead | None = None
+    filtered: Mapping[str, int] = field(default_factory=dict)
 
     def rejected(self, dead_letter: OutgoingRecord, reason: str) -> Cleansed:
         """Return the result for a single record that becomes a dead letter after all."""
@@ -64,17 +67,20 @@ class Cleansed:
 
     @property
     def counts(self) -> Counts:
-        return Counts(self.records, len(self.lines), Counter(self.reasons), self.bytes_in, self.bytes_out)
+        return Counts(
+            self.records, len(self.lines), Counter(self.reasons), self.bytes_in, self.bytes_out, filtered=self.filtered
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class CleansedChunk:
-    """The results for a chunk: its lines in `parsed`, and a dead letter for each reject."""
+    """The results for a chunk: its lines in `parsed`, a dead letter for each reject, and what filters dropped."""
 
     chunk: Chunk
     parsed: Parsed
     dead_letters: Sequence[OutgoingRecord]
     reasons: Sequence[str]
+    dropped: Dropped = NONE_DROPPED
 
     def rows(self, begin: int, end: int, stop: int | None) -> Cleansed:
         """Return the results for these rows, all of one partition; only those before the offset `stop`, if given."""
@@ -97,6 +103,7 @@ class CleansedChunk:
             start=int(chunk.offsets[begin]),
             position=position,
             read=LastRead(position, epoch) if epoch != NO_EPOCH else None,
+            filtered=self.dropped.counts(begin, end),
         )
 
 
@@ -124,6 +131,7 @@ class Cleanser:
         self._config = config
         self._parse = parse
         self._key = key_pattern(parser, config)
+        self._filters = Filters(config.filters, parser)
         self._sink = Limits.of(config.sink, config)
         self._dead_letters = Limits.of(config.dead_letters, config)
         self._ids = ids
@@ -133,10 +141,12 @@ class Cleanser:
         """Return the results for a chunk or its first rows. Call it before the next poll, which invalidates headers."""
         now = self._now
         parsed = self._parse(chunk.values)
-        chunk = with_keys(with_headers(chunk.first(parsed.records), self._config), parsed, self._key)
+        chunk = with_headers(chunk.first(parsed.records), self._config)
+        parsed, dropped = self._filters.drop(parsed)
+        chunk = with_keys(chunk, parsed, self._key)
         parsed = refuse(parsed, chunk, self._sink, now)
         dead_letters = make_dead_letters(chunk, parsed, self._dead_letters, now, self._ids)
-        return CleansedChunk(chunk, parsed, dead_letters, parsed.reasons.to_pylist())
+        return CleansedChunk(chunk, parsed, dead_letters, parsed.reasons.to_pylist(), dropped)
 
     def refused(self, chunk: Chunk, row: int, cause: str) -> OutgoingRecord:
         """Return the dead letter of a record whose line Kafka refuses for good."""

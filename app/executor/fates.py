@@ -15,6 +15,8 @@ from app.model import NO_EPOCH, Partition, TaskConfig
 from app.records import Chunk, Fate, OutgoingRecord, Record
 from parsers.contract import Reject
 
+NOWHERE, NO_RECORD = Partition("", -1), OutgoingRecord(None, None, [], 0)
+
 
 class Fates:
     """Cleanses records as a task with this configuration does. The clock returns seconds since the epoch."""
@@ -29,7 +31,7 @@ class Fates:
         while len(found) < len(records):
             left = records[len(found) :]
             results = self._cleanser.cleanse(_chunk(left))
-            fates = {**dict(self._lines(left, results)), **self._rejects(left, results)}
+            fates = {**dict(self._lines(left, results)), **self._rejects(left, results), **_dropped(left, results)}
             found += [fates[row] for row in range(len(results.chunk))]
         return found
 
@@ -54,6 +56,14 @@ class Fates:
     def _rejected(self, record: Record, dead_letter: OutgoingRecord, reject: Reject) -> Fate:
         to = Targets.of(self._config, record.partition).dead_letter
         return Fate(record, to, dead_letter, reject.reason, reject.detail)
+
+
+def _dropped(records: Sequence[Record], results: CleansedChunk) -> dict[int, Fate]:
+    dropped = results.dropped
+    return {
+        row: Fate(records[row], NOWHERE, NO_RECORD, filtered=dropped.rules[by])
+        for row, by in zip(dropped.rows.tolist(), dropped.by.tolist(), strict=True)
+    }
 
 
 def _chunk(records: Sequence[Record]) -> Chunk:

@@ -199,7 +199,7 @@ class HBaseOffsets:
             with contextlib.closing(self._connect(timeout=int(CREATE_SECONDS * 1000))) as connection:
                 if self._table.encode() not in connection.tables():
                     family = {"max_versions": 1, "time_to_live": self._days * DAY}
-                    with contextlib.suppress(AlreadyExists):
+                    with _unless_it_exists():
                         connection.create_table(self._table, {OFFSETS: family, METADATA: family})
             self._has_table = True
 
@@ -215,6 +215,23 @@ class HBaseOffsets:
             cure = f"the table {self._table} needs the column families {OFFSETS} and {METADATA}"
             return NotUsable(f"HBase rejected the request while {doing}: {first}", cure)
         return Unreachable(f"HBase is unavailable while {doing}: {first}")
+
+
+@contextlib.contextmanager
+def _unless_it_exists() -> Iterator[None]:
+    """
+    Accept that another process has created the table.
+
+    HBase's Thrift server says AlreadyExists only if it is there when the request arrives. If two requests arrive
+    together, it passes the master's TableExistsException on as a text (ThriftHBaseServiceHandler.createTable).
+    """
+    try:
+        yield
+    except AlreadyExists:
+        return
+    except HBaseError as error:
+        if b"TableExistsException" not in error.message:
+            raise
 
 
 def _put_if(table: Any, row: str, expected: tuple[bytes, bytes | None], column: bytes, value: bytes) -> bool:  # noqa: ANN401

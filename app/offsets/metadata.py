@@ -2,7 +2,7 @@
 The metadata that tasks commit with each offset: who committed it, and the counts of the records before it.
 
     winnow/2 topic=5L6g3nShT since=100 in=4203 out=4187 dead=e:3,nm:12,~mine:1 ib=1428020 ob=380011 tx=81:2
-    backlog=9000 read=4303@2 by=winnow-driver@1795328875831 sink=clean-logs gen=2
+    filtered=~health:70 backlog=9000 read=4303@2 by=winnow-driver@1795328875831 sink=clean-logs gen=2
     task=12.3.0;41200;310;5321:0,3,9;1210:8,4;880:0,0,0,40 tripped=1 blocked=500%20of%20900%20records…
 
 Counts are committed together with the records that they count, so they stay exact whatever process dies. A task
@@ -25,6 +25,8 @@ from app.offsets.times import TaskReport
 FIRST_VERSION, VERSION = "winnow", "winnow/2"
 MAX_BYTES = 4000
 """A little less than the broker's default for `offset.metadata.max.bytes`, 4,096."""
+MAX_FILTERED = 1_000
+"""The most characters written of the counts by filter."""
 MAX_REASON = 1_500
 """The most characters written of why a partition is blocked, which may quote a broker."""
 _READABLE = "/:;,.()'@"
@@ -66,6 +68,7 @@ class Counts:
     bytes_out: int = 0
     committed: int = 0
     aborted: int = 0
+    filtered: Mapping[str, int] = field(default_factory=dict)
 
     def __add__(self, other: Counts) -> Counts:
         return self._combined(other, operator.add)
@@ -75,22 +78,31 @@ class Counts:
         return self._combined(earlier, lambda now, then: max(0, now - then))
 
     def _combined(self, other: Counts, combine: Callable[[int, int], int]) -> Counts:
-        reasons = {**self.dead, **other.dead}
-        dead = {reason: combine(self.dead.get(reason, 0), other.dead.get(reason, 0)) for reason in reasons}
         return Counts(
             combine(self.records, other.records),
             combine(self.out, other.out),
-            {reason: count for reason, count in dead.items() if count},
+            _merged(self.dead, other.dead, combine),
             combine(self.bytes_in, other.bytes_in),
             combine(self.bytes_out, other.bytes_out),
             combine(self.committed, other.committed),
             combine(self.aborted, other.aborted),
+            _merged(self.filtered, other.filtered, combine),
         )
 
     @property
     def dead_total(self) -> int:
         """The number of dead letters."""
         return sum(self.dead.values())
+
+    @property
+    def filtered_total(self) -> int:
+        """The number of records that filters dropped."""
+        return sum(self.filtered.values())
+
+
+def _merged(left: Mapping[str, int], right: Mapping[str, int], combine: Callable[[int, int], int]) -> Mapping[str, int]:
+    counts = {name: combine(left.get(name, 0), right.get(name, 0)) for name in {**left, **right}}
+    return {name: count for name, count in counts.items() if count}
 
 
 NOTHING = Counts()
@@ -128,13 +140,14 @@ class OffsetMetadata:
         before = f"{VERSION} topic={self.topic_id} since={self.since} in={counts.records} out={counts.out}"
         after = f" ib={counts.bytes_in} ob={counts.bytes_out}"
         after += f" tx={counts.committed}:{counts.aborted}" if counts.committed or counts.aborted else ""
+        after += f" filtered={_written_counts(counts.filtered, MAX_FILTERED)}" if counts.filtered else ""
         after += f" backlog={self.backlog}" if self.backlog else ""
         after += f" read={self.read.after}@{self.read.epoch}" if self.read else ""
-        after += _written(self.owner) if self.owner != NOBODY else ""
+        after += _written_owner(self.owner) if self.owner != NOBODY else ""
         after += f" task={self.report}" if self.report else ""
         after += " tripped=1" if self.tripped else ""
         after += f" blocked={quote(self.blocked, safe=_READABLE)[:MAX_REASON]}" if self.blocked else ""
-        return f"{before} dead={_reasons(counts.dead, MAX_BYTES - len(before) - len(after))}{after}"
+        return f"{before} dead={_written_counts(counts.dead, MAX_BYTES - len(before) - len(after))}{after}"
 
     @classmethod
     def parse(cls, text: str) -> OffsetMetadata:
@@ -143,11 +156,12 @@ class OffsetMetadata:
         if version not in (FIRST_VERSION, VERSION):
             return cls()
         values = dict(word.partition("=")[::2] for word in words)
-        dead = _counted(values.get("dead", ""))
+        dead, filtered = _counted(values.get("dead", "")), _counted(values.get("filtered", ""))
         records = _number(values.get("in", ""))
         out = _number(values["out"]) if "out" in values else max(0, records - sum(dead.values()))
         sizes = _number(values.get("ib", "")), _number(values.get("ob", ""))
-        counts = Counts(records, out, dead, *sizes, *map(_number, values.get("tx", "0:0").split(":")[:2]))
+        committed, _, aborted = values.get("tx", "").partition(":")
+        counts = Counts(records, out, dead, *sizes, _number(committed), _number(aborted.partition(":")[0]), filtered)
         read = _last_read(values.get("read", ""))
         owner = _owner(values.get("by", ""), values.get("sink", ""), values.get("gen", ""))
         report = TaskReport.parse(values.get("task", ""))
@@ -198,7 +212,7 @@ def _last_read(text: str) -> LastRead | None:
     return LastRead(_number(after), _number(epoch)) if epoch else None
 
 
-def _written(owner: Owner) -> str:
+def _written_owner(owner: Owner) -> str:
     of = f" gen={owner.generation}" if owner.generation else ""
     return f" by={quote(owner.host, safe='')}@{owner.started} sink={quote(owner.sink, safe='')}{of}"
 
@@ -208,9 +222,9 @@ def _owner(by: str, sink: str, generation: str) -> Owner:
     return Owner(_number(started), unquote(host), unquote(sink), _number(generation))
 
 
-def _reasons(dead: Mapping[str, int], room: int) -> str:
-    """Write the counts by reason, the most frequent first; those without room become `other`."""
-    frequent = sorted((item for item in dead.items() if item[1]), key=lambda item: -item[1])
+def _written_counts(counts: Mapping[str, int], room: int) -> str:
+    """Write the counts by reason or filter, the largest first; those without room become `other`."""
+    frequent = sorted((item for item in counts.items() if item[1]), key=lambda item: -item[1])
     written = [f"{_code(reason)}:{count}" for reason, count in frequent]
     rest = 0
     while len(",".join(written)) + 30 > room and written:

@@ -41,6 +41,8 @@ class Tally:
     then: Counter[str] = field(default_factory=Counter)
     now: Counter[str] = field(default_factory=Counter)
     cleansed: int = 0
+    filtered: int = 0
+    """Dropped by a filter: they go nowhere, and are not replayed again."""
     parked: int = 0
     handled: int = 0
     """Handled by an earlier replay."""
@@ -54,7 +56,7 @@ class Tally:
 
     @property
     def replayed(self) -> int:
-        return self.cleansed + self.failed
+        return self.cleansed + self.filtered + self.failed
 
     def rows(self) -> list[tuple[str, int, int]]:
         reasons = dict.fromkeys(reason for counts in (self.then, self.now) for reason, _ in counts.most_common())
@@ -64,6 +66,7 @@ class Tally:
         return {
             "replayed": self.replayed,
             "cleansed": self.cleansed,
+            "filtered": self.filtered,
             "failed_again": self.failed,
             "parked": self.parked,
             "handled_before": self.handled,
@@ -200,6 +203,8 @@ class DeadLetterReplay:
 
     def _written(self, waiting: Waiting, fate: Fate) -> Iterable[tuple[Partition, OutgoingRecord]]:
         count = REPLAYS, b"%d" % (waiting.replays + 1)
+        if fate.filtered:
+            return (self.ledger.cleansed(waiting),)
         if not fate.reason:
             kept = [each for each in fate.written.headers if each[0] != SOURCE]
             headers = [*kept, (SOURCE, waiting.letter.origin.encode()), count]
@@ -217,6 +222,8 @@ class DeadLetterReplay:
         if fate.reason:
             self.tally.now[fate.reason] += 1
             self.tally.parked += self._parks(waiting)
+        elif fate.filtered:
+            self.tally.filtered += 1
         else:
             self.tally.cleansed += 1
 

@@ -11,10 +11,11 @@ import numpy as np
 
 from app.model import Partition
 
-REJECT, JUDGED, LINE, NAMED, REPLAYED, LETTER, ORIGINAL, MISSING = (1 << bit for bit in range(8))
+REJECT, JUDGED, LINE, NAMED, REPLAYED, LETTER, ORIGINAL, MISSING, FILTERED = (1 << bit for bit in range(9))
 """
 Marks of a record, in order: it is a reject; it is to be judged; its line was found; a line that names it was found; a
-dead-letter replay wrote its line; a dead letter of it was found; its task's dead letter was found; nothing was found.
+dead-letter replay wrote its line; a dead letter of it was found; its task's dead letter was found; nothing was found;
+a filter dropped it.
 """
 
 
@@ -34,15 +35,15 @@ class Expected:
     """
 
     def __init__(self) -> None:
-        self._added: dict[Partition, tuple[array[int], array[int], bytearray]] = {}
+        self._added: dict[Partition, tuple[array[int], array[int], array[int]]] = {}
         self._partitions: list[Partition] = []
         self._begins: list[int] = []
         """The first row of each partition, and at the end the number of rows."""
-        self.marks = bytearray()
+        self.marks = array("H")
 
     def add(self, origin: Origin, content: int, marks: int) -> bool:
         """Add a record with the hash of its expected output and its marks; return whether it is new."""
-        offsets, contents, marked = self._added.setdefault(origin.partition, (array("q"), array("q"), bytearray()))
+        offsets, contents, marked = self._added.setdefault(origin.partition, (array("q"), array("q"), array("H")))
         if offsets and offsets[-1] >= origin.offset:
             return False
         offsets.append(origin.offset)

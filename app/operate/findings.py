@@ -83,7 +83,9 @@ def missing(fate: Fate, instead: Record | None) -> Finding:
 
 def other_line(fate: Fate, line: Record) -> Finding:
     written, origin = fate.written, Origin(fate.record.partition, fate.record.offset)
-    if fate.reason:
+    if fate.filtered:
+        detail = f"dropped now by the filter {fate.filtered}, found {shown(line.value)}"
+    elif fate.reason:
         detail = f"rejected now for {fate.reason}, found {shown(line.value)}"
     elif written.value != line.value:
         detail = f"expected {shown(written.value)}, found {shown(line.value)}"
@@ -93,11 +95,17 @@ def other_line(fate: Fate, line: Record) -> Finding:
     return Finding(Defect.CHANGED, origin, str_of(line), detail)
 
 
+def _said(fate: Fate) -> str:
+    if fate.filtered:
+        return f"dropped by the filter {fate.filtered}"
+    return f"for {fate.reason}" if fate.reason else "accepted"
+
+
 def other_letter(fate: Fate, letter: Letter) -> Iterator[Finding]:
     """Yield the finding of an unexpected dead letter; nothing if a topic's limits may explain it."""
     written, origin = fate.written, Origin(fate.record.partition, fate.record.offset)
     if letter.reason != fate.reason and letter.reason not in BY_THE_TOPICS:
-        detail = f"rejected then for {letter.reason}, now {f'for {fate.reason}' if fate.reason else 'accepted'}"
+        detail = f"rejected then for {letter.reason}, now {_said(fate)}"
         yield Finding(Defect.CHANGED, origin, str_of(letter.record), detail)
     elif fate.reason and (letter.record.key, letter.record.value) != (written.key, written.value):
         detail = f"expected {shown(written.value)}, found {shown(letter.record.value)}"

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from app.model import Partition
-from app.operate.expected import JUDGED, LETTER, LINE, MISSING, REJECT, REPLAYED, Origin
+from app.operate.expected import FILTERED, JUDGED, LETTER, LINE, MISSING, REJECT, REPLAYED, Origin
 from app.operate.findings import Defect, Finding, again, missing, other_letter, other_line, shown, str_of
 from app.operate.matching import ELSEWHERE, Matching
 from app.operate.ranges import Why
@@ -33,6 +33,8 @@ class Verdict(NamedTuple):
     """The result for some source partitions, with the numbers of records."""
 
     judged: int
+    filtered: int
+    """How many of these a filter dropped on purpose."""
     known_by_text: int
     """How many lines were matched by text alone, for lack of a header or their record's timestamp."""
     findings: list[Finding]
@@ -91,7 +93,7 @@ class Judge:
 
     def _without_outcome(self) -> Iterator[int]:
         for row, marks in enumerate(self._matching.expected.marks):
-            if marks & JUDGED and not marks & (LINE | REPLAYED | LETTER):
+            if marks & JUDGED and not marks & (LINE | REPLAYED | LETTER | FILTERED):
                 yield row
 
     def _why_gone(self, row: int) -> Why | None:
@@ -172,7 +174,7 @@ class Judge:
     def explain(self, fate: Fate) -> bool:
         """Match a record outside the range with an unexplained line; return whether any such lines are left."""
         surplus, content = self._matching.surplus, self._matching.content_of(fate)
-        if not fate.reason and content in surplus:
+        if not (fate.reason or fate.filtered) and content in surplus:
             surplus[content].pop()
             if not surplus[content]:
                 del surplus[content]
@@ -185,7 +187,7 @@ class Judge:
         found = [*self._matching.findings, *of_suspects, *strangers, *self._of_orphans()]
         found.sort(key=lambda each: (each.origin is None, each.origin or (), each.kind, each.found_at))
         judged = self._matching.judged - self._left_out
-        return Verdict(judged, self._matching.known_by_text, found, self._not_judged)
+        return Verdict(judged, self._matching.filtered, self._matching.known_by_text, found, self._not_judged)
 
     def _of_suspects(self) -> Iterator[Finding]:
         for row, marks in enumerate(self._matching.expected.marks):

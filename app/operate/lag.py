@@ -14,7 +14,7 @@ from app.driver.starting_offsets import PartitionOffsets, StartPolicy
 from app.errors import PartitionError, TopicMissing, Undeliverable, WinnowError
 from app.model import NOBODY, CommittedOffset, Partition, Watermarks, partitions_of
 from app.offsets.contract import is_local
-from app.offsets.metadata import OffsetMetadata
+from app.offsets.metadata import NOTHING, Counts, OffsetMetadata
 
 NO_ANSWER = "the partition has no leader, or its broker does not answer"
 
@@ -90,6 +90,7 @@ class PartitionLag:
             "in": metadata.counts.records,
             "out": metadata.counts.out,
             "dead_letters": dict(metadata.counts.dead),
+            "filtered": dict(metadata.counts.filtered),
             "committed_by": None if metadata.owner == NOBODY else metadata.owner._asdict(),
             "metadata": self.committed.metadata if self.committed else None,
             "problem": self.problem or None,
@@ -188,6 +189,11 @@ def unknown(found: Sequence[PartitionLag]) -> str:
         "unknown age": sum(bool(each.lag) and each.seconds is None for each in found),
     }
     return "".join(f"; {what}: {count} of {len(found)} partitions" for what, count in without.items() if count)
+
+
+def counts_of(found: Iterable[PartitionLag]) -> Counts:
+    """Return the counts of all partitions together, as tasks have committed them."""
+    return sum((each.metadata.counts for each in found), NOTHING)
 
 
 def summed(found: Sequence[PartitionLag]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from app.errors import WinnowError
 from app.headers import REPLAYS, SOURCE, Headers, origin_of, ours, whole_number
 from app.model import Partition
 from app.operate.dead_letters import Letter
-from app.operate.expected import JUDGED, LETTER, LINE, NAMED, ORIGINAL, REJECT, REPLAYED, Expected, Origin
+from app.operate.expected import FILTERED, JUDGED, LETTER, LINE, NAMED, ORIGINAL, REJECT, REPLAYED, Expected, Origin
 from app.operate.findings import BY_THE_TOPICS, Defect, Finding, again, shown, str_of
 from app.operate.ranges import Range, Routing, Why
 from app.records import Fate, OutgoingRecord, Record
@@ -67,7 +67,7 @@ class Matching:
         """By row: dead letters that differ from what is expected."""
         self.findings: list[Finding] = []
         self.not_judged: Counter[Why] = Counter()
-        self.judged = 0
+        self.judged = self.filtered = 0
         self.known_by_text = 0
         """How many lines were matched by text alone."""
         self.oldest: int | None = None if times is None else times[0]
@@ -77,14 +77,17 @@ class Matching:
         for fate in fates:
             record = fate.record
             judged = record.offset in self.ranges[record.partition]
-            marks = (JUDGED if judged else 0) | (REJECT if fate.reason else 0)
+            marks = (JUDGED if judged else 0) | (REJECT if fate.reason else 0) | (FILTERED if fate.filtered else 0)
             new = self.expected.add(Origin(record.partition, record.offset), self.content_of(fate), marks)
             self.judged += new and judged
+            self.filtered += bool(new and judged and fate.filtered)
             timestamp = max(0, record.timestamp)
             self.oldest = timestamp if self.oldest is None else min(self.oldest, timestamp)
 
     def content_of(self, fate: Fate) -> int:
         written = fate.written
+        if fate.filtered:
+            return hash((fate.filtered, FILTERED))
         if fate.reason:
             return hash((fate.reason, written.key, written.value))
         has_time = written.timestamp > 0 and not self.routing.sink.append_time  # 0 and none are written as "now"
@@ -100,7 +103,7 @@ class Matching:
 
     @property
     def lacks_lines(self) -> bool:
-        outcome = REJECT | LINE | REPLAYED | LETTER
+        outcome = REJECT | LINE | REPLAYED | LETTER | FILTERED
         return any(marks & JUDGED and not marks & outcome for marks in self.expected.marks)
 
     def letter(self, record: Record) -> None:

@@ -192,6 +192,7 @@ def as_json(part: Part, receipt: Receipt | None) -> dict[str, Any]:
         "in": receipt.records if receipt else 0,
         "out": receipt.out if receipt else 0,
         "dead_letters": dict(receipt.dead) if receipt else {},
+        "filtered": dict(receipt.filtered) if receipt else {},
         "expired": part.expired,
         "problem": problem_of(part, receipt) or None,
     }

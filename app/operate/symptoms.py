@@ -215,7 +215,8 @@ def of_status(document: Mapping[str, Any], kafka: KafkaTools) -> Iterator[Sympto
             yield Symptom(severity, f"the service is {name.replace('_', ' ')}: {reason}", SERVICE, "")
     for each in document.get("problems", ()):
         where = SERVICE if each["topic"] is None else _place(_partition(each), each["offset"])
-        yield Symptom(Severity.WRONG, each["cause"], where, each["cure"])
+        severity = Severity.WARNS if each.get("warns") else Severity.WRONG
+        yield Symptom(severity, each["cause"], where, each["cure"])
     for each in document.get("partitions", ()):
         yield from _of_condition(each)
         yield from _of_upstream(each, document["now"], kafka)

@@ -9,6 +9,7 @@ from app import events
 from app.cures import ANY, RESUME
 from app.events import REMIND_SECONDS, Event
 from app.model import NOBODY, latest
+from app.offsets.metadata import Counts
 from app.status.condition import Condition, judge
 from app.status.snapshot import Ending, PartitionState, PartitionStatus, Phase, Problem, RoundStatus, Snapshot
 
@@ -47,6 +48,7 @@ def lines(before: Snapshot, after: Snapshot) -> Iterator[Line]:
     if after.warnings is not before.warnings:
         yield from (Line(events.PREFLIGHT_WARNING, {"finding": each}) for each in after.warnings)
     yield from _pause(before, after)
+    yield from _excesses(before, after)
     yield from _unstable(before, after)
     for partition, status in after.partitions.items():
         yield from _partition(before.partitions.get(partition), status)
@@ -55,7 +57,7 @@ def lines(before: Snapshot, after: Snapshot) -> Iterator[Line]:
         yield from _round(before.round, after.round)
     if after.progress is not None and after.progress is not before.progress:
         counts, seconds = after.progress.counts, after.progress.seconds
-        yield Line(events.PROGRESS, _flow(counts.records, counts.dead_total, seconds) | {"lag": after.lag})
+        yield Line(events.PROGRESS, _flow(counts, seconds) | {"lag": after.lag})
     yield from _phase(before, after)
 
 
@@ -73,7 +75,7 @@ def _phase(before: Snapshot, after: Snapshot) -> Iterator[Line]:
         yield Line(events.STOPPING, {"cause": after.cause})
     if after.phase is Phase.STOPPED and before.phase is not Phase.STOPPED:
         totals = after.totals
-        counts = {"records": totals.records, "out": totals.out, "dead": totals.dead_total}
+        counts = {"records": totals.records, "out": totals.out, "dead": totals.dead_total} | _filtered(totals)
         yield Line(events.STOPPED, {"cause": after.cause, **counts})
 
 
@@ -112,6 +114,15 @@ def _pause(before: Snapshot, after: Snapshot) -> Iterator[Line]:
         yield Line(events.PAUSED, {"reason": f"{after.paused}; to resume, run {RESUME}"})
     if before.paused and not after.paused:
         yield Line(events.RESUMED, {"paused_seconds": round(after.at - before.paused.since / 1000, 1)})
+
+
+def _excesses(before: Snapshot, after: Snapshot) -> Iterator[Line]:
+    """Yield each filter above its limit, again each minute, and when it is below."""
+    for name, problem in after.excesses.items():
+        if name not in before.excesses or _another_minute(before, after, problem.since):
+            yield Line(events.FILTER_OVER_LIMIT, {"filter": name, "reason": str(problem)})
+    for name in before.excesses.keys() - after.excesses.keys():
+        yield Line(events.FILTER_WITHIN_LIMIT, {"filter": name})
 
 
 def _waited(snapshot: Snapshot, problem: Problem) -> float:
@@ -194,10 +205,16 @@ def _round(before: RoundStatus | None, after: RoundStatus) -> Iterator[Line]:
     if after.killed and not before.killed:
         yield Line(events.TASKS_KILLED, {})
     if after.counts is not None and before.counts is None:
-        flow = _flow(after.counts.records, after.counts.dead_total, after.seconds or 0)
+        flow = _flow(after.counts, after.seconds or 0)
         yield Line(events.ROUND, {**flow, "out": after.counts.out, "lag_before": after.lag_before})
 
 
-def _flow(records: int, dead: int, seconds: float) -> dict[str, object]:
-    per_second = round(records / seconds) if seconds > 0 else 0
-    return {"records": records, "dead": dead, "seconds": round(seconds, 1), "per_second": per_second}
+def _flow(counts: Counts, seconds: float) -> dict[str, object]:
+    per_second = round(counts.records / seconds) if seconds > 0 else 0
+    rates = {"seconds": round(seconds, 1), "per_second": per_second}
+    return {"records": counts.records, "dead": counts.dead_total, **_filtered(counts), **rates}
+
+
+def _filtered(counts: Counts) -> dict[str, int]:
+    """Return the field that only a service with filters has."""
+    return {"filtered": counts.filtered_total} if counts.filtered else {}

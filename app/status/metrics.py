@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Generic, NamedTuple, TypeVar
 
+from app.offsets.metadata import Counts
 from app.offsets.times import BOUNDS, NO_TIME, Histogram, TaskTimes
 from app.status.condition import Condition, judge
 from app.status.health import not_ready
@@ -69,6 +70,7 @@ CONDITION = Labelled("winnow_partition_condition", f"condition: {_codes(CONDITIO
 DEAD_LETTERS = Labelled(
     "winnow_dead_letters_total", "records written to the dead-letter topic", ("topic", "partition", "reason")
 )
+FILTERED = Labelled("winnow_filtered_total", "records that filters dropped", ("topic", "partition", "filter"))
 ROUNDS = Labelled("winnow_rounds_total", "finished rounds", ("reason",))
 
 PARTITIONS: Sequence[Metric[PartitionStatus]] = (
@@ -174,6 +176,7 @@ SERVICE: Sequence[Metric[Snapshot]] = (
         "how long Kafka has not been responding to the driver; 0 while it responds",
         lambda s, now: 0 if s.outage is None else max(0.0, now - s.outage.since),
     ),
+    Metric("winnow_filters_over_limit", "filters that drop more than their limit", lambda s, _: len(s.excesses)),
     Metric("winnow_problems", "current problems; `/api/status` lists each with its cure", lambda s, _: len(s.problems)),
     Metric(
         "kafka_consumergroup_group_max_lag",
@@ -188,7 +191,7 @@ def described() -> Iterator[tuple[str, str, str]]:
     """Yield each metric with its labels and its meaning, for the documentation."""
     for of_partition in PARTITIONS:
         yield of_partition.name, of_partition.labels("topic", "partition"), of_partition.meaning
-    for labelled in (CONDITION, DEAD_LETTERS, ROUNDS):
+    for labelled in (CONDITION, DEAD_LETTERS, FILTERED, ROUNDS):
         yield labelled.name, ", ".join(labelled.labels), labelled.meaning
     for of_task in TASKS:
         yield of_task.name, "task", of_task.meaning
@@ -214,7 +217,8 @@ def _lines(snapshot: Snapshot, now: float) -> Iterator[str]:
         yield from _family(metric.name, metric.meaning, values)
     conditions = ((at, CONDITIONS[judge(status, snapshot).condition]) for at, status in statuses)
     yield from _family(*CONDITION[:2], conditions)
-    yield from _family(*DEAD_LETTERS[:2], _dead_letters(statuses))
+    yield from _family(*DEAD_LETTERS[:2], _counts(statuses, "reason", lambda counts: counts.dead))
+    yield from _family(*FILTERED[:2], _counts(statuses, "filter", lambda counts: counts.filtered))
     endings = ((_labels({"reason": ending.value}), count) for ending, count in snapshot.endings.items())
     yield from _family(*ROUNDS[:2], endings)
     tasks = [(_labels({"task": number}), times) for number, times in sorted(snapshot.tasks.items())]
@@ -232,10 +236,12 @@ def _lines(snapshot: Snapshot, now: float) -> Iterator[str]:
     yield from _family(*BUILD[:2], [(_labels(snapshot.about.build._asdict()), 1)])
 
 
-def _dead_letters(statuses: Iterable[tuple[str, PartitionStatus]]) -> Iterator[tuple[str, int]]:
+def _counts(
+    statuses: Iterable[tuple[str, PartitionStatus]], label: str, of: Callable[[Counts], Mapping[str, int]]
+) -> Iterator[tuple[str, int]]:
     for labels, status in statuses:
-        for reason, count in status.counts.dead.items():
-            yield _joined(labels, _labels({"reason": reason})), count
+        for name, count in of(status.counts).items():
+            yield _joined(labels, _labels({label: name})), count
 
 
 def _histogram(metric: TimesMetric, found: Histogram) -> Iterator[str]:

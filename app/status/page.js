@@ -132,7 +132,7 @@ function showProblems(status) {
     if (known) known.names.push(name);
     else cards.set(key, {...each, names: [name]});
   }
-  fill("problems", [...cards.values()].map(({names, cause, since, advice}) => ({names, cause, since, advice})), problems => problems.map(card));
+  fill("problems", [...cards.values()].map(({names, cause, since, advice, warns}) => ({names, cause, since, advice, warns})), problems => problems.map(card));
   for (const made of document.querySelectorAll("#problems [data-since]")) made.textContent = lasting(Number(made.dataset.since), status.now);
   at("findings").hidden = !status.findings.length;
   at("findings").firstElementChild.textContent = `findings of the preflight: ${number(status.findings.length)}`;
@@ -143,10 +143,10 @@ function showProblems(status) {
   }));
 }
 
-function card({names, cause, since, advice: parts}) {
+function card({names, cause, since, advice: parts, warns}) {
   const more = names.length > NAMES ? ` and ${number(names.length - NAMES)} more` : "";
   const where = names[0] ? `${names.slice(0, NAMES).join(", ")}${more}: ` : "";
-  const made = wrapped("div", `${where}${cause} `, "card problem"), time = element("span", "", "quiet"), cure = element("p", "");
+  const made = wrapped("div", `${where}${cause} `, warns ? "card problem warns" : "card problem"), time = element("span", "", "quiet"), cure = element("p", "");
   time.dataset.since = since;
   cure.append(...advice(parts));
   made.append(time, cure);
@@ -262,6 +262,11 @@ function showTotals(status) {
   const rows = reasons.map(([reason, count]) => row([reason], [number(count)], [share(count)]));
   rows.forEach((made, index) => made.firstChild.prepend(element("span", "", `swatch tone-${Math.min(index, TONES)}`)));
   show("dead", rows.length ? rows : [row(["none"], [""], [""])]);
+  const limits = status.about.filter_limits, dropped = name => status.totals.filtered[name] ?? 0;
+  at("of-filters").hidden = !Object.keys(limits).length;
+  show("filtered", Object.entries(limits).map(([name, limit]) => row(
+    [name], [number(dropped(name))], [`${share(dropped(name))}${limit == null ? "" : ` of ${fine(100 * limit)} %`}`],
+  )));
   const running = status.round && status.round.seconds == null ? [status.round] : [];
   show("rounds", [...running, ...status.ended_rounds.toReversed()].map(each => row(
     [number(each.number)],

@@ -37,6 +37,7 @@ class About(NamedTuple):
         sources: the topics' names, or the pattern that finds them.
         command_line: how commands name this service.
         breaker_ratio: the share of dead letters that blocks a partition; None if none does.
+        filter_limits: by filter, the share of the records above which its drops are a warning; None for any.
     """
 
     build: Build = Build()
@@ -47,6 +48,7 @@ class About(NamedTuple):
     dead_letters: str = ""
     command_line: CommandLine = PLACEHOLDERS
     breaker_ratio: float | None = None
+    filter_limits: Mapping[str, float | None] = {}
 
 
 NOTHING_KNOWN = About()
@@ -92,6 +94,7 @@ class Problem:
     Args:
         cure: what an operator can do; empty if it resolves itself.
         since: when it began, in seconds since the epoch.
+        warns: whether nothing fails, but an operator should look.
         partition: the affected partition; None if it affects the service.
     """
 
@@ -100,6 +103,7 @@ class Problem:
     since: float
     partition: Partition | None = None
     offset: int | None = None
+    warns: bool = False
 
     @classmethod
     def of(cls, error: WinnowError, since: float) -> Problem:
@@ -279,6 +283,7 @@ class Snapshot:
         fenced: the partitions lost to other owners before the last discovery, with the new owner; None if that has not
             committed yet.
         taken: the partitions that a later generation has taken over.
+        excesses: the filters that drop more than their limit.
         totals: the counts of all records since the service started.
         tasks: the times of each task since the service started, by its number within a round.
         hour: the moments of the last hour, newest last.
@@ -305,6 +310,7 @@ class Snapshot:
     fenced: Mapping[Partition, Owner | None] = field(default_factory=dict)
     taken: Mapping[Partition, Owner] = field(default_factory=dict)
     mirrors: tuple[MirrorStatus, ...] = ()
+    excesses: Mapping[str, Problem] = field(default_factory=dict)
     totals: Counts = NOTHING
     warnings: tuple[str, ...] = ()
     paused: Pause | None = None
@@ -321,7 +327,8 @@ class Snapshot:
             if mirror.error
         )
         of_partitions = (status.problem for status in self.partitions.values())
-        return [each for each in (self.outage, self.rival, *of_mirrors, *of_partitions) if each is not None]
+        found = (self.outage, self.rival, *of_mirrors, *of_partitions, *self.excesses.values())
+        return [each for each in found if each is not None]
 
     @property
     def stands_by(self) -> bool:

@@ -41,6 +41,7 @@ class Moment(NamedTuple):
         records: the counts of records, lines and dead letters since the start.
         lag: in offsets.
         reasons: the dead letters by reason.
+        filtered: the dropped records by filter.
     """
 
     at: float
@@ -49,6 +50,7 @@ class Moment(NamedTuple):
     dead: int
     lag: int
     reasons: Mapping[str, int] = {}
+    filtered: Mapping[str, int] = {}
 
 
 def with_point(points: tuple[Point, ...], point: Point) -> tuple[Point, ...]:

@@ -66,6 +66,8 @@ class Topic:
 
 def fate(record: Record) -> Fate:
     """Return the outcome of a record: a line, if its value begins so."""
+    if (record.value or b"").startswith(b"dropped"):
+        return Fate(record, Partition("", -1), OutgoingRecord(None, None, [], 0), filtered="health")
     reason = "" if (record.value or b"").startswith(b"good") else "bad"
     value = record.value if reason else b"line of " + (record.value or b"")
     return Fate(

@@ -273,6 +273,7 @@ class Ended(WithoutWriter):
             records=done.records,
             out=done.out,
             dead=dict(done.dead),
+            filtered=dict(done.filtered),
             outcome=self.outcome,
             error=self._error,
             cure=self._cure,

@@ -246,7 +246,7 @@ class TestRounds:
         """A receipt with in ≠ out + dead letters is a bug, so the service stops."""
         rounds = FakeRounds(lambda _: [Receipt(A, 0, 10, records=10, out=8, dead={"empty": 1})])
 
-        with pytest.raises(AccountingError, match="10 records in, but 8 out and 1"):
+        with pytest.raises(AccountingError, match="10 records in, but 8 out, 1 dead letters and 0 filtered"):
             service(DriverKafka(p0=(0, 10)), rounds).run(until_end=True)
 
         assert rounds.stopped

@@ -197,7 +197,9 @@ def test_a_receipt_that_does_not_balance_is_an_error(harness: TrackerHarness) ->
     """The error names the partition and the counts, and calls it a bug."""
     begin(harness, at(A, 0))
 
-    with pytest.raises(AccountingError, match="raw-0@0: 10 records in, but 8 out and 1 dead letters: this is"):
+    with pytest.raises(
+        AccountingError, match="raw-0@0: 10 records in, but 8 out, 1 dead letters and 0 filtered: this is"
+    ):
         harness.tracker.round_ended([Receipt(A, 0, 10, 10, 8, {"empty": 1})], 1.0)
 
 
@@ -525,7 +527,7 @@ def test_the_window_has_each_look(harness: TrackerHarness) -> None:
     assert [(1_000, 100, 40, 0), (1_010, 100, 60, 20)] == [
         tuple(each) for each in harness.snapshot.partitions[A].points
     ]
-    moments = [(1_000, 0, 0, 0, 160, {}), (1_010, 20, 17, 3, 130, {"empty": 3})]
+    moments: list[tuple[object, ...]] = [(1_000, 0, 0, 0, 160, {}, {}), (1_010, 20, 17, 3, 130, {"empty": 3}, {})]
     assert moments == [tuple(each) for each in harness.snapshot.hour] == [tuple(each) for each in harness.snapshot.day]
     assert 1_010 == harness.snapshot.looked
 

@@ -16,9 +16,8 @@ from parsers.idc_access_log import IdcAccessLog
 
 NUMBERS = st.integers(0, 2**63 - 1)
 REASONS = st.sampled_from(sorted(CODES)) | st.text(min_size=1, max_size=20)
-COUNTS = st.builds(
-    Counts, NUMBERS, NUMBERS, st.dictionaries(REASONS, st.integers(1, 2**63 - 1), max_size=10), NUMBERS, NUMBERS
-)
+BY_NAME = st.dictionaries(REASONS, st.integers(1, 2**63 - 1), max_size=10)
+COUNTS = st.builds(Counts, NUMBERS, NUMBERS, BY_NAME, NUMBERS, NUMBERS, filtered=BY_NAME)
 KAFKA_DEFAULT = 4096
 """The broker's default for `offset.metadata.max.bytes`."""
 

@@ -94,6 +94,24 @@ class TestMatching:
 
         assert [] == found([first], [line(first)])
 
+    def test_what_a_filter_drops_is_nowhere(self) -> None:
+        """A line or a dead letter of it is a finding; one that names it says which filter."""
+        records = [A, dropped := source(2, b"dropped"), C]
+        right = [line(A), line(C)]
+
+        verdict = audit(records, right)
+        assert (3, 1, []) == (verdict.judged, verdict.filtered, verdict.findings)
+        of_it = Record(CLEAN, 0, dropped.timestamp, dropped.key, b"line", named(dropped))
+        (finding,) = audit(
+            records, [line(A, headers=named(A)), of_it, line(C, headers=named(C))], routing=LINEAGE
+        ).findings
+        assert (Defect.CHANGED, "dropped now by the filter health, found 'line'") == (finding.kind, finding.detail)
+        assert [("unexplained", None, "clean-0@2")] == found(records, [*right, of_it._replace(headers=[])])
+        topics = AuditedTopics(records, right, [letter(dropped)], {RAW: WHOLE, OTHER: WHOLE}, (0, math.inf))
+        assert ["rejected then for bad, now dropped by the filter health"] == [
+            each.detail for each in topics.audit().findings
+        ]
+
     def test_a_record_that_is_read_twice(self) -> None:
         """It counts once."""
         verdict = audit([A, A], [line(A)])

@@ -39,6 +39,8 @@ class Cleanse:
         return [self._fate(each) for each in records]
 
     def _fate(self, record: Record) -> Fate:
+        if record.value == b"dropped":
+            return Fate(record, Partition("", -1), OutgoingRecord(None, None, [], 0), filtered="health")
         if record.value in (b"good", b"heavy"):
             return Fate(record, CLEAN, OutgoingRecord(record.key, b"line", [], record.timestamp))
         return self.refused(record, "", "bad")
@@ -130,6 +132,16 @@ class TestWaiting:
 
 
 class TestReplay:
+    def test_what_a_filter_drops_is_not_replayed_again(self) -> None:
+        """It goes nowhere, and the ledger says that it is handled."""
+        one = replay()
+
+        writer = run(one, letter(1, b"dropped"))
+
+        assert (1, 1, 0) == (one.tally.replayed, one.tally.filtered, one.tally.failed)
+        assert ([], []) == (writer.written("clean"), writer.written("dead"))
+        assert as_read(writer.written(LEDGER)).holds(waiting(letter(1)))
+
     def test_a_line_and_what_fails_again(self) -> None:
         """A line names its source; a failure goes back with a count; the ledger has both; the end is stored last."""
         one = replay()

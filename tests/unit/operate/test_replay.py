@@ -96,8 +96,8 @@ def test_what_became_of_a_part() -> None:
     (part,) = parts([at(A)], {A: CommittedOffset(17)}, {A: 10}, {A: 20}, FIRST)
     done = Receipt(A, 17, 20, 3, 2, {"empty": 1})
 
-    assert (20, 3, 2, {"empty": 1}, False, None) == tuple(as_json(part, done).values())[4:]
-    assert (17, 0, 0, {}, False, None) == tuple(as_json(part, None).values())[4:]
+    assert (20, 3, 2, {"empty": 1}, {}, False, None) == tuple(as_json(part, done).values())[4:]
+    assert (17, 0, 0, {}, {}, False, None) == tuple(as_json(part, None).values())[4:]
     assert "another replay" in problem_of(part, Receipt(A, 17, 17, outcome=Outcome.FENCED))
     assert "it broke" == problem_of(part, Receipt(A, 17, 17, outcome=Outcome.FAILED, error="it broke"))
 

@@ -35,7 +35,7 @@ FLOWING = PartitionStatus(
     lost=7,
     moved=9_995.0,
     points=(Point(9_980.0, 940, 840, 1_000), Point(9_990.0, 950, 900, 2_000)),
-    counts=Counts(100, 90, {"empty": 8, "srcip": 2}, 5_000, 4_000, committed=12, aborted=1),
+    counts=Counts(100, 90, {"empty": 8, "srcip": 2}, 5_000, 4_000, committed=12, aborted=1, filtered={"health": 40}),
     reopened=3,
     fenced=2,
 )

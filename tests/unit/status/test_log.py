@@ -143,6 +143,25 @@ def test_a_partition_that_cannot_be_read_while_its_task_runs() -> None:
     assert [("info", "partition_wait_over")] == events(unreadable, BEFORE)
 
 
+def test_an_excess_is_told_each_minute_until_it_is_over() -> None:
+    """The line names the filter."""
+    over = replace(BEFORE, excesses={"f": Problem("too much", "look", 100, warns=True)})
+
+    assert {"filter": "f", "reason": "too much: look"} == fields(BEFORE, over)
+    assert [] == events(over, replace(over, at=159))
+    assert [("warning", "filter_over_limit")] == events(over, replace(over, at=160))
+    assert [("info", "filter_within_limit")] == events(over, BEFORE)
+
+
+def test_the_log_counts_what_filters_drop() -> None:
+    """Only a service with filters has the field."""
+    counts = Counts(20, 10, filtered={"f": 7, "g": 3})
+    after = replace(BEFORE, progress=Advance(counts, 10.0))
+
+    assert 10 == fields(BEFORE, after)["filtered"]
+    assert "filtered" not in fields(BEFORE, replace(BEFORE, progress=Advance(Counts(20, 20), 10.0)))
+
+
 def test_another_service_is_told_each_minute() -> None:
     """It is logged once when it appears, then each minute while it works; the line names it and the cure."""
     rival = replace(BEFORE, rival=Problem("the service on there works for the same group", "stop it", 100))

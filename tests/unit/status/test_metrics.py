@@ -161,7 +161,7 @@ def test_every_metric_is_declared() -> None:
     assert declared == {name: labels for name, (_, labels) in seen.items()}
     of_build = declared.pop("winnow_build_info")
     assert set(Build._fields) == of_build
-    assert {"group", "topic", "partition", "reason", "task"} >= set().union(*declared.values())
+    assert {"group", "topic", "partition", "reason", "task", "filter"} >= set().union(*declared.values())
     for name, (kind, _) in seen.items():
         usual = "counter" if name.endswith("_total") else "gauge"
         assert ("histogram" if name in {each.name for each in TIMES} else usual) == kind
