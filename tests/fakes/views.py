@@ -115,7 +115,7 @@ def _audit(places: list[Partition]) -> View:
     ]
     judged = {each: Range([Span(START, START + LAG)], [Span(START, START + LAG)]) for each in places}
     left_out = [LeftOut(Why.EXPIRED, each, LAG) for each in places]
-    verdict = Verdict(LAG, LAG, found, Counter({Why.COMPACTED: LAG}))
+    verdict = Verdict(LAG, LAG, LAG, found, Counter({Why.COMPACTED: LAG}))
     view: View = _of("audit")._view(GROUP, left_out, judged, [verdict], None)
     return view
 
@@ -124,7 +124,14 @@ def _replay(places: list[Partition], *, done: bool) -> View:
     parts = [Part(each, START, START + LAG, None, "id", 0) for each in places]
     receipts = {
         each: Receipt(
-            each, START, START + LAG, LAG, LAG - 1, {"houseid": 1}, Outcome.BLOCKED, "its record is too large"
+            each,
+            START,
+            START + LAG,
+            LAG,
+            LAG - 1,
+            dead={"houseid": 1},
+            outcome=Outcome.BLOCKED,
+            error="its record is too large",
         )
         for each in places
     }
