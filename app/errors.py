@@ -12,6 +12,7 @@ Every error that an operator may see. Each says what happened, where, and what t
     │   ├── ServiceRuns          the command needs the service to be stopped, but it is running
     │   └── SparkFailed          Spark could not start, or lost every round
     ├── Unreachable          Kafka does not answer: the service retries with a back-off and logs it every minute
+    ├── NotFollowed          a running service did not do in time what a command asked of it     exit 1
     ├── AccountingError      in ≠ out + dead letters: a bug; the service stops                    exit 1
     └── PartitionError       one source partition; the others continue
         ├── Fenced               another owner took the partition over: drop everything; no harm is done
@@ -130,6 +131,15 @@ class Unreachable(WinnowError):
     """Kafka does not answer."""
 
     exit_code = 3
+
+
+class NotFollowed(WinnowError):
+    """A running service did not do in time what a command asked of it."""
+
+    @classmethod
+    def within(cls, seconds: float, found: str) -> NotFollowed:
+        cure = "look at the service's log and at winnow doctor; with --no-wait, the command does not wait"
+        return cls(f"it is noted, but after {seconds:g} s {found}", cure)
 
 
 class AccountingError(WinnowError):

@@ -1,10 +1,27 @@
-"""Times as operators write and read them."""
+"""Times and durations as operators write and read them, in one form everywhere."""
 
 from __future__ import annotations
 
+import re
+import time
 from datetime import UTC, datetime, timedelta
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_UNITS = {
+    **dict.fromkeys(("ms", "millisecond", "milliseconds"), 0.001),
+    **dict.fromkeys(("s", "sec", "second", "seconds"), 1.0),
+    **dict.fromkeys(("m", "min", "minute", "minutes"), 60.0),
+    **dict.fromkeys(("h", "hour", "hours"), 3_600.0),
+    **dict.fromkeys(("d", "day", "days"), 86_400.0),
+    **dict.fromkeys(("w", "week", "weeks"), 604_800.0),
+}
+_NUMBER = r"(\d+\.?\d*|\.\d+)"
+_PART = re.compile(rf"\s*{_NUMBER}\s*([a-z]+)\s*")
+# As in kafka-consumer-groups: days, hours, minutes and seconds of ISO 8601, whose M before the T is a month.
+_ISO = re.compile(rf"P(?:{_NUMBER}D)?(?:T(?:{_NUMBER}H)?(?:{_NUMBER}M)?(?:{_NUMBER}S)?)?")
+_AGO = re.compile(r"\s*(.*\S)\s+ago\s*")
+# Milliseconds of the last 50 years have 12 digits at least. Fewer are a date or seconds, which would mean 1970.
+_DIGITS = 12
 
 
 def time_of(milliseconds: int) -> str:
@@ -13,8 +30,53 @@ def time_of(milliseconds: int) -> str:
 
 
 def milliseconds_of(text: str) -> int:
-    """Parse a time, by default in UTC, or milliseconds since the epoch. Raises ValueError for any other text."""
+    """
+    Parse ISO 8601, in the local zone unless it has one, `10 minutes ago`, or milliseconds since the epoch.
+
+    Raises:
+        ValueError: it is none of these.
+    """
     if text.isdecimal():
-        return int(text)
-    moment = datetime.fromisoformat(text)
-    return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - EPOCH) // timedelta(milliseconds=1)
+        return _since_the_epoch(text)
+    if found := _AGO.fullmatch(text):
+        return ago(seconds_of(found[1]))
+    try:
+        return (datetime.fromisoformat(text).astimezone() - EPOCH) // timedelta(milliseconds=1)
+    except (ValueError, OverflowError):
+        msg = f"{text!r} is not a time: write 2026-11-22T06:00, 10 minutes ago, or milliseconds since the epoch"
+        raise ValueError(msg) from None
+
+
+def _since_the_epoch(text: str) -> int:
+    if int(text) > 0 and len(text) < _DIGITS:
+        msg = f"{text} milliseconds after the epoch is in {time_of(int(text))[:4]}: write 2026-11-22, or milliseconds"
+        raise ValueError(msg)
+    return int(text)
+
+
+def assumed(text: str) -> str:
+    """Return the moment that a time without a zone means in the local zone; empty for any other text."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return ""
+    local = moment.astimezone()
+    return "" if moment.tzinfo or text.isdecimal() else f"{local.isoformat()} ({local.tzname()})"
+
+
+def ago(seconds: float) -> int:
+    """Return the time so many seconds ago, in milliseconds since the epoch."""
+    return max(0, round((time.time() - seconds) * 1000))
+
+
+def seconds_of(text: str) -> float:
+    """Parse a duration: `90s`, `1h 30m`, `2 days`, `PT2H`, or a number of seconds. Raises ValueError for other text."""
+    if re.fullmatch(rf"\s*{_NUMBER}\s*", text):
+        return float(text)
+    if (found := _ISO.fullmatch(text.upper())) and any(found.groups()):
+        return sum(float(part or 0) * _UNITS[unit] for part, unit in zip(found.groups(), "dhms", strict=True))
+    parts = list(_PART.finditer(text))
+    if not parts or "".join(part[0] for part in parts) != text or any(part[2] not in _UNITS for part in parts):
+        msg = f"{text!r} is not a duration: write 90s, 10m, 1h or 2 days"
+        raise ValueError(msg)
+    return sum(float(part[1]) * _UNITS[part[2]] for part in parts)

@@ -34,5 +34,10 @@ def unlisted(message: str) -> list[str]:
 def hint(wrong: str, known: Iterable[str]) -> str:
     """Suggest the nearest known name, or list all known names if none is near."""
     names = sorted(str(name) for name in known)
-    nearest = get_close_matches(wrong, names, n=1)
-    return f"did you mean {nearest[0]!r}?" if nearest else f"known: {', '.join(names) or 'none'}"
+    near = nearest(wrong, names)
+    return f"did you mean {near!r}?" if near else f"known: {', '.join(names) or 'none'}"
+
+
+def nearest(wrong: str, known: Iterable[str]) -> str:
+    """Return the nearest known name; empty if none is near."""
+    return next(iter(get_close_matches(wrong, list(known), n=1)), "")

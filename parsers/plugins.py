@@ -14,7 +14,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import cast
 
 from parsers.descriptions import Description, described
-from parsers.errors import hint, listed, unlisted
+from parsers.errors import hint, listed, nearest, unlisted
 
 Factory = Callable[..., object]
 
@@ -80,21 +80,23 @@ class Plugins:
         """
         Return everything for which `load` refuses the options: each option as it is written, and a sentence.
 
-        The option is empty if the problem is of none, or of one that is missing. Raises the error for an unknown name.
+        The option is empty if the problem is of none, or of one that is missing. A misspelt option is also judged by
+        its value, as if it had the nearest name. Raises the error for an unknown name.
         """
-        written: dict[str, str] = {}
+        factory, written = self._factory(name), dict[str, str]()
         twice = [key for key in map(str, options) if written.setdefault(_keyword(key), key) != key]
         found = [(key, _twice(_keyword(key), key)) for key in twice]
-        wrong = _problems(self._factory(name), dict.fromkeys(written), len(arguments))
+        wrong = list(_problems(factory, dict.fromkeys(written), len(arguments)))
         found += [(written.get(option, ""), problem) for option, problem in wrong]
-        if found:
+        right = _spelt(factory, {_keyword(str(key)): value for key, value in options.items()}, len(arguments))
+        if twice or any(True for _ in _problems(factory, right, len(arguments))):
             return found
         try:
-            self.load(name, options, protocol, *arguments)
+            self.load(name, right, protocol, *arguments)
         except self.wrong_option as error:
             said = str(error).removeprefix(f"{self.kind} {name}").removeprefix(":")
-            return [(written.get(_named_first(problem), ""), problem) for problem in unlisted(said)]
-        return []
+            found += [(written.get(_named_first(problem), ""), problem) for problem in unlisted(said)]
+        return found
 
     def describe(self, name: str) -> Description:
         """Return what the plugin of that name does, and its options. Raises the error for an unknown name."""
@@ -151,11 +153,24 @@ def _is_not_ours(module: str | None) -> bool:
     return (module or "").partition(".")[0] not in ("app", "parsers")
 
 
+def _spelt(factory: Factory, keywords: Mapping[str, object], positional: int) -> dict[str, object]:
+    """Return the options with the nearest name in place of a misspelt one, and without those that are near none."""
+    unknown = {option for option, _ in _problems(factory, keywords, positional) if option in keywords}
+    free = _named(factory, positional).keys() - keywords.keys()
+    meant = {nearest(option, sorted(free)): keywords[option] for option in unknown}
+    right = {option: value for option, value in keywords.items() if option not in unknown}
+    return right | {option: value for option, value in meant.items() if option}
+
+
+def _named(factory: Factory, positional: int) -> dict[str, inspect.Parameter]:
+    parameters = list(inspect.signature(factory).parameters.values())[positional:]
+    return {p.name: p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+
+
 def _problems(factory: Factory, keywords: Mapping[str, object], positional: int) -> Iterator[tuple[str, str]]:
     """Yield each unknown or missing option with a sentence."""
-    parameters = list(inspect.signature(factory).parameters.values())[positional:]
-    named = {p.name: p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
-    if not any(p.kind is p.VAR_KEYWORD for p in parameters):
+    named = _named(factory, positional)
+    if not any(p.kind is p.VAR_KEYWORD for p in inspect.signature(factory).parameters.values()):
         for keyword in keywords:
             if keyword not in named:
                 yield keyword, f"no option {keyword!r}; {hint(keyword, named)}"

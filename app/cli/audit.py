@@ -8,16 +8,14 @@ from collections.abc import Mapping, Sequence
 import click
 
 from app.cli.layout import View
-from app.cli.options import between, clients, configured, shown
+from app.cli.options import Period, clients, configured, ranged, shown
 from app.cli.tables import steps
 from app.config import Config
-from app.errors import built
 from app.model import Partition
 from app.operate.audit import Readers, Scope
 from app.operate.findings import counted
 from app.operate.judging import Verdict
 from app.operate.ranges import CURES, LeftOut, Range, Why
-from app.operate.resets import ago
 
 SHOWN = 100
 """How many findings the table shows; JSON has all of them."""
@@ -29,43 +27,29 @@ NOT_JUDGED = 4
 
 @click.command(epilog="Example: winnow audit --last 2h")
 @configured
-@click.option(
-    "--from", "begin", metavar="TIME", help="Start at the first record at or after this time; UTC unless it has a zone."
-)
-@click.option(
-    "--to", "end", metavar="TIME", help="Stop at the first record at or after this time; by default audit all of it."
-)
-@click.option("--last", metavar="DURATION", help="Audit the last 2h (or PT2H).")
+@ranged
 @click.option(
     "--sample", type=click.FloatRange(0, 100, min_open=True), metavar="PERCENT", help="Audit only a random sample."
 )
 @shown
-def audit(settings: Config, *, begin: str | None, end: str | None, last: str | None, sample: float | None) -> View:
+def audit(settings: Config, *, times: Period, sample: float | None) -> View:
     """
     Verify the sink and the dead letters against the source.
 
     Cleanses a range of the source again and compares the result with what was written. Changes nothing; the service may
     be running. Exits with 1 if something is wrong, and with 4 if nothing is wrong but not everything could be judged.
     """
-    since, until = _times(begin, end, last)
+    if times.since is None:
+        raise click.UsageError("give either --since (and perhaps --until) or --last")
     from app.start import fates, records
 
     kafka = clients(settings)
-    scope = Scope.of(settings, kafka, since, until, sample)
+    scope = Scope.of(settings, kafka, max(0, times.since), times.until, sample)
     source, output = (records(cluster, settings.group_id) for cluster in (settings.kafka, settings.output_kafka))
     readers = Readers(source, output, kafka.topics, kafka.destinations)
     with fates(scope.tasks) as cleanse, steps() as step:
         verdicts = scope.audit(cleanse, readers, step)
     return _view(settings.group_id, scope.left_out, scope.judged, verdicts, sample)
-
-
-def _times(begin: str | None, end: str | None, last: str | None) -> tuple[int, int | None]:
-    if (begin is None) == (last is None) or (last is not None and end is not None):
-        raise click.UsageError("give either --from (and perhaps --to) or --last")
-    if last is not None:
-        return built("--last", lambda: ago(last)), None
-    since, until = between(("--from", begin), ("--to", end))
-    return max(0, since or 0), until
 
 
 def _view(

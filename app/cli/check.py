@@ -16,6 +16,8 @@ from app.errors import ConfigError, WinnowError
 from app.executor.parse import parse
 from app.operate import samples
 
+INDENT = " " * 9
+
 
 @click.command(epilog="Example: winnow check --connect")
 @configuration
@@ -25,7 +27,7 @@ from app.operate import samples
 @reports_errors
 def check(file: Path | None, assignments: tuple[str, ...], connect: bool, as_json: bool) -> int:  # noqa: FBT001  # click's flags
     """
-    Check the configuration and its samples.
+    Check the configuration and its samples. `winnow config` shows its values.
 
     Exits with 1 if a sample gives another result or a partition is blocked, and with 3 if `run` would refuse to start.
     """
@@ -49,14 +51,17 @@ class Report:
     problems: tuple[str, ...] = ()
     clients: str = ""
     findings: list[tuple[str, str]] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+    """The same for people."""
 
-    def say(self, state: str, what: str | WinnowError) -> None:
+    def say(self, state: str, what: str | WinnowError, *more: str) -> None:
+        """Add a finding; for people, `more` are lines that say it better."""
         self.findings.append((state, str(what)))
+        first, *rest = more or (str(what),)
+        self.lines += [f"{state:<8} {first}", *(f"{INDENT}{each}" for each in rest)]
 
     def __str__(self) -> str:
-        shown = config.shown(self.loaded) if self.loaded else ""
-        clients = f"# clients: {self.clients}\n" if self.clients else ""
-        return shown + clients + "".join(f"{state:<8} {what}\n" for state, what in self.findings)
+        return "".join(f"{each}\n" for each in self.lines)
 
     def as_json(self) -> str:
         """Return the report as one JSON object; only a wrong configuration has problems."""
@@ -73,9 +78,11 @@ def _check(report: Report, loaded: config.Loaded, *, connect: bool) -> int:
     from app.start import backend
 
     report.clients = backend(settings)
-    failed = samples.failed(settings.parser.samples, partial(parse, parser_of(settings.parser)))
+    report.lines.append(f"{'ok':<8} clients: {report.clients}")
+    tried = settings.parser.samples
+    failed = samples.failed(tried, partial(parse, parser_of(settings.parser)))
     for each in failed:
-        report.say("fails", each)
+        report.say("fails", str(each), *each.difference)
     code = 0
     if connect:
         from app.driver.check import connected
@@ -83,4 +90,12 @@ def _check(report: Report, loaded: config.Loaded, *, connect: bool) -> int:
         code = connected(settings, clients(settings), report.say)
     elif unknown := config.undecided(settings):
         report.say("warns", unknown)
+    if not (code or failed):
+        report.lines.append(f"{'ok':<8} {_success(loaded, len(tried), connect=connect)}")
     return max(code, 1 if failed else 0)
+
+
+def _success(loaded: config.Loaded, tried: int, *, connect: bool) -> str:
+    expected = f", and all {tried} samples give what they should" if tried else ""
+    starts = ": the service could start" if connect else ""
+    return f"{loaded.file or 'the configuration'} is right{expected}{starts}"

@@ -10,7 +10,7 @@ import click
 
 from app.cli.groups import CommandGroup
 from app.cli.layout import View
-from app.cli.options import between, clients, configured, reasons_of, shown
+from app.cli.options import Period, clients, configured, ranged, reasons_of, shown
 from app.cli.tables import progress
 from app.config import Config
 from app.errors import built
@@ -23,15 +23,11 @@ from app.times import time_of
 def chosen(command: Callable[..., View]) -> Callable[..., View]:
     """Add the options that select dead letters; the command receives them as one `selection`."""
 
-    @click.option("--since", metavar="TIME", help="Only records at or after this time; UTC unless it has a zone.")
-    @click.option("--until", metavar="TIME", help="Only records before this time.")
+    @ranged
     @click.option("--reason", "reasons", multiple=True, help="Only those with this reason; repeatable.")
     @wraps(command)
-    def wrapper(
-        settings: Config, *, since: str | None, until: str | None, reasons: tuple[str, ...], **options: object
-    ) -> View:
-        selection = Selection(*between(("--since", since), ("--until", until)), reasons_of(settings, reasons))
-        return command(settings, selection=selection, **options)
+    def wrapper(settings: Config, *, times: Period, reasons: tuple[str, ...], **options: object) -> View:
+        return command(settings, selection=Selection(*times, reasons_of(settings, reasons)), **options)
 
     return wrapper
 

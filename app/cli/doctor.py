@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from app.cli.options import clients, configuration, overrides, parser_of, read, reports_errors
+from app.cli.options import clients, configuration, overrides, parser_of, read, reports_errors, status_page
 from app.cli.tables import as_json, progress
 from app.config import Loaded
 from app.executor.parse import parse
@@ -24,7 +24,7 @@ INDENT = " " * 9
 @click.command(epilog="Example: winnow doctor --bundle report.tar.gz")
 @configuration
 @overrides
-@click.option("--status", "url", default="", metavar="URL", help="Where the running service serves its status page.")
+@status_page
 @click.option(
     "--bundle",
     type=click.Path(path_type=Path, dir_okay=False),

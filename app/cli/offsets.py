@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import redirect_stdout
 from functools import partial
 from typing import Any
 
@@ -9,16 +11,17 @@ import click
 
 from app.cli.groups import CommandGroup
 from app.cli.layout import View
-from app.cli.options import clients, configured, shown, topics
+from app.cli.options import DURATION, MOMENT, clients, configured, shown, topics
 from app.cli.tables import progress
+from app.cli.tables import show as show_view
 from app.config import Config
 from app.driver.clients import Clients
 from app.errors import built
 from app.model import NOBODY
 from app.operate.lag import PartitionLag, offsets_of
-from app.operate.resets import Goal, Reset, Target, ago, carry_out, chosen, refuse_local, resets
+from app.operate.resets import Goal, Reset, Target, carry_out, chosen, refuse_local, resets
 from app.operate.stores import Stores
-from app.times import milliseconds_of
+from app.times import ago
 
 BY_DURATION = "by-duration"
 
@@ -77,35 +80,50 @@ def _committed_by(at: PartitionLag) -> str | None:
 @click.option("--to-latest", is_flag=True, help="To the end of the committed records.")
 @click.option("--to-current", is_flag=True, help="To where they are; forgets which run committed them.")
 @click.option(
-    "--to-datetime", metavar="TIME", help="To the first record at or after this time; UTC unless it has a zone."
+    "--to-time", "--to-datetime", "to_datetime", type=MOMENT, help="To the first record at or after this time."
 )
 @click.option("--to-offset", type=click.IntRange(0), help="To this offset.")
 @click.option("--shift-by", type=int, help="By this many offsets; back if negative.")
-@click.option("--by-duration", metavar="DURATION", help="To the first record no older than 2h (or PT2H).")
+@click.option("--by-duration", type=DURATION, help="To the first record no older than 2h.")
 @topics
 @click.option("--dry-run", is_flag=True, help="Show what would be done; change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask on a terminal; elsewhere nothing is asked.")
 @shown
 def reset(
     settings: Config,
     *,
     topics: tuple[str, ...],
     dry_run: bool,
+    yes: bool,
     **goals: Any,  # noqa: ANN401  # each option has its own type
 ) -> View:
     """
     Set the group's offsets while the service is stopped.
 
-    Writes to the configured store. Changes nothing if the service is running (exit code 3) or if a partition cannot be
-    set (exit code 1).
+    Writes to the configured store. On a terminal it shows what it would do, and asks. Changes nothing if the service
+    is running (exit code 3) or if a partition cannot be set (exit code 1).
     """
     target = _target(goals)
     clients, found = _found(settings, topics)
     planned = resets(found, target, clients)
     feasible = all(each.offset is not None for each in planned)
     if feasible and not dry_run:
+        if not yes and _is_terminal():
+            _ask(_view(settings.group_id, planned, done=False))
         with progress("setting offsets", len(planned), "partitions") as done:
             carry_out(planned, clients, settings, partial(done, 1))
     return _view(settings.group_id, planned, done=feasible and not dry_run)
+
+
+def _is_terminal() -> bool:
+    return sys.stdin.isatty()
+
+
+def _ask(plan: View) -> None:
+    """Show the plan and ask whether to go on, beside what the command prints. Raises click.Abort if not."""
+    with redirect_stdout(sys.stderr):
+        show_view(plan._replace(footer=""), as_json=False)
+    click.confirm(f"set {len(plan.rows)} offsets?", abort=True, err=True)
 
 
 def _target(goals: dict[str, Any]) -> Target:
@@ -115,9 +133,7 @@ def _target(goals: dict[str, Any]) -> Target:
         raise click.UsageError(f"give exactly one of {options}")
     ((name, value),) = given.items()
     if name == BY_DURATION:
-        return Target(Goal.TIME, built(f"--{name}", lambda: ago(value)))
-    if name == Goal.TIME:
-        return Target(Goal.TIME, built(f"--{name}", lambda: milliseconds_of(value)))
+        return Target(Goal.TIME, ago(value))
     return Target(Goal(name), 0 if value is True else value)
 
 
@@ -174,13 +190,12 @@ def migrate(settings: Config, *, source: str, target: str, dry_run: bool, force:
 @click.option(
     "--most", type=click.IntRange(1), default=20, show_default=True, help="How many entries to list per topic."
 )
-@click.option("--restore", metavar="TIME", help="Set the group's offsets back to this time, such as a listed one.")
+@click.option("--restore", type=MOMENT, help="Set the group's offsets back to this time, such as a listed one.")
 @click.option("--dry-run", is_flag=True, help="Show what --restore would do; change nothing.")
-def history(settings: Config, *, store: str | None, most: int, restore: str | None, dry_run: bool) -> int:
+def history(settings: Config, *, store: str | None, most: int, restore: int | None, dry_run: bool) -> int:
     """List the group's earlier offsets, or restore them. Only some stores, such as hbase, keep a history."""
     with Stores(settings, partial(clients, settings), click.echo) as stores:
         if restore is None:
             stores.list_history(store, most)
             return 0
-        moment = built("--restore", lambda: milliseconds_of(restore))
-        return 0 if stores.restore(store, moment, dry_run=dry_run) else 1
+        return 0 if stores.restore(store, restore, dry_run=dry_run) else 1

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterable
 from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import click
 
@@ -16,27 +16,34 @@ from app.cli.tables import as_json, show
 from app.driver.clients import Clients
 from app.errors import ConfigError, WinnowError, built
 from app.executor.parse import PARSER_ERROR, REFUSED, TOO_LARGE
-from app.model import SOURCE_KEY
-from app.operate.parser_options import FILTERS_FIT, PARSER_FITS
+from app.operate.parser_options import FILTERS_FIT, KEY_FITS, PARSER_FITS
 from app.operate.reasons import doubts
-from app.operate.stores import check_stores
-from app.times import milliseconds_of
+from app.operate.store_options import STORES_FIT
+from app.times import ago, assumed, milliseconds_of, seconds_of
 from parsers import registry
 from parsers.contract import Parser
 from parsers.flume.envelope import REASON as ENVELOPE
-from parsers.keys import pattern_of
+
+R = TypeVar("R")
 
 OF_NO_PARSER = (TOO_LARGE, ENVELOPE, PARSER_ERROR, REFUSED)
 """The reasons that a task gives itself."""
 
 configuration = click.option(
-    "-c", "--config", "file", type=click.Path(path_type=Path, dir_okay=False), help="The configuration file (YAML)."
+    "-c",
+    "--config",
+    "file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    envvar=config.FILE_VARIABLE,
+    default=lambda: config.FILE if config.FILE.exists() else None,
+    help=f"The configuration file (YAML); by default ${config.FILE_VARIABLE}, or else {config.FILE} if it exists.",
 )
 overrides = click.option(
     "--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Override a key of the configuration; repeatable."
 )
-
-
+status_page = click.option(
+    "--status", "url", default="", metavar="URL", help="Where the running service serves its status page."
+)
 topics = click.option(
     "--topic",
     "topics",
@@ -91,11 +98,8 @@ def shown(command: Callable[..., View]) -> Callable[..., int]:
 
 def read(file: Path | None, assignments: tuple[str, ...], more_rules: Iterable[config.Rule] = ()) -> config.Loaded:
     """Return the configuration after checking that its plugins can be built, and configure logging."""
-    loaded = config.read(file, assignments, more_rules=(PARSER_FITS, FILTERS_FIT, *more_rules))
-    parser, key = parser_of(loaded.config.parser), loaded.config.sink.key
-    if key != SOURCE_KEY:
-        built("sink.key", lambda: pattern_of(parser, key))
-    check_stores(loaded.config)
+    rules = (PARSER_FITS, KEY_FITS, FILTERS_FIT, *STORES_FIT, *more_rules)
+    loaded = config.read(file, assignments, more_rules=rules)
     log.configure(loaded.config.log_level, group=loaded.config.group_id)
     return loaded
 
@@ -120,17 +124,62 @@ def reasons_of(settings: config.Config, asked: tuple[str, ...]) -> tuple[str, ..
     return asked
 
 
-def between(begin: tuple[str, str | None], end: tuple[str, str | None]) -> tuple[int | None, int | None]:
-    """
-    Return two times, each given as an option's name and value, in milliseconds since the epoch.
+class TimeParam(click.ParamType[int]):
+    """A time, as milliseconds since the epoch; how one without a zone is read is told."""
 
-    Raises:
-        ConfigError: one is not a time; or the end is not later than the beginning, which would find nothing wrong.
-    """
-    since, until = (
-        None if text is None else built(name, lambda text=text: milliseconds_of(text))  # type: ignore[misc]  # its own
-        for name, text in (begin, end)
-    )
-    if since is not None and until is not None and until <= since:
-        raise ConfigError((f"{end[0]}: the end must be later than the start",))
-    return since, until
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401  # click's
+        if not isinstance(value, str):
+            return value
+        try:
+            found = milliseconds_of(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        if local := assumed(value):
+            click.echo(f"{value} is read as {local}", err=True)
+        return found
+
+
+class DurationParam(click.ParamType[float]):
+    """A duration, as seconds."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401  # click's
+        try:
+            return seconds_of(value) if isinstance(value, str) else value
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+MOMENT, DURATION = TimeParam(), DurationParam()
+since = click.option("--since", "--from", "since", type=MOMENT, help="Start at the first record at or after this time.")
+until = click.option("--until", "--to", "until", type=MOMENT, help="Stop at the first record at or after this time.")
+last = click.option("--last", type=DURATION, help="Only the last 2h; the same as --since '2h ago'.")
+
+
+class Period(NamedTuple):
+    """A range of time in milliseconds since the epoch; None for an end that is open."""
+
+    since: int | None = None
+    until: int | None = None
+
+
+def ranged(command: Callable[..., R]) -> Callable[..., R]:
+    """Add the options that choose a range of time; the command receives it as `times`."""
+
+    @since
+    @until
+    @last
+    @wraps(command)
+    def wrapper(*args: object, since: int | None, until: int | None, last: float | None, **options: object) -> R:
+        if last is not None:
+            if since is not None or until is not None:
+                raise click.UsageError("give either --last or --since and --until")
+            since = ago(last)
+        if since is not None and until is not None and until <= since:
+            raise click.UsageError("--until: the end must be later than the start")
+        return command(*args, times=Period(since, until), **options)
+
+    return wrapper

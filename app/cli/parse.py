@@ -11,7 +11,8 @@ from typing import IO
 import click
 
 from app import config
-from app.cli.options import configuration, overrides, parser_of, read, reports_errors
+from app.cli.options import configuration, overrides, parser_of, reports_errors
+from app.operate.parser_options import PARSER_FITS
 from parsers.contract import Reject
 from parsers.streams import cleanse, outcomes
 
@@ -24,13 +25,12 @@ from parsers.streams import cleanse, outcomes
 @reports_errors
 def parse(source: IO[bytes], file: Path | None, assignments: tuple[str, ...], as_json: bool) -> int:  # noqa: FBT001  # click's flag
     """
-    Cleanse a file or stdin, without Kafka or Spark.
+    Cleanse a file or stdin, without Kafka or Spark. Needs no more of the configuration than its `parser` section.
 
     Cleansed lines go to stdout, and a JSON object for each reject goes to stderr. With --json, an object for each line
     goes to stdout. Exits with 1 if a line was rejected.
     """
-    choice = read(file, assignments).config.parser if file or assignments else config.ParserChoice()
-    parser, rejected = parser_of(choice), False
+    parser, rejected = parser_of(config.read_parser(file, assignments, rules=(PARSER_FITS,))), False
     if not as_json:
         return 1 if cleanse(parser, source, sys.stdout.buffer, partial(_print, err=True)) else 0
     for number, outcome in enumerate(outcomes(parser, source), 1):

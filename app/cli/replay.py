@@ -8,31 +8,29 @@ from contextlib import closing
 import click
 
 from app.cli.layout import View
-from app.cli.options import between, clients, configured, shown
+from app.cli.options import Period, clients, configured, ranged, shown
 from app.cli.tables import progress
 from app.config import Config
 from app.model import Partition, Receipt, TaskConfig
 from app.operate.replay import Part, Replay, as_json
+from app.times import ago, time_of
 
 
 @click.command(epilog="Example: winnow replay --from 2026-11-23 --to 2026-11-24 --into trial")
 @configured
-@click.option("--from", "begin", metavar="TIME", required=True, help="Start at the first record at or after this time.")
-@click.option("--to", "end", metavar="TIME", required=True, help="Stop at the first record at or after this time.")
+@ranged
 @click.option("--into", metavar="TOPIC", required=True, help="The topic for cleansed lines.")
 @click.option("--dead-letters", metavar="TOPIC", help="The topic for rejected records; by default INTO.dlq.")
 @click.option("--dry-run", is_flag=True, help="Show what would be read; change nothing.")
 @shown
-def replay(settings: Config, *, begin: str, end: str, into: str, dead_letters: str | None, dry_run: bool) -> View:
+def replay(settings: Config, *, times: Period, into: str, dead_letters: str | None, dry_run: bool) -> View:
     """
     Cleanse a time range of the source into another topic.
 
     Writes exactly once, and does not touch the service's group. If a replay was stopped or killed, the same command
     resumes it. Exits with 1 if the replay could not finish.
     """
-    since, until = between(("--from", begin), ("--to", end))
-    assert since is not None  # the option is required
-    assert until is not None  # the option is required
+    since, until = _closed(times)
     from app.start import work
 
     with closing(Replay(settings, clients(settings), (since, until), into, dead_letters)) as chosen:
@@ -41,6 +39,18 @@ def replay(settings: Config, *, begin: str, end: str, into: str, dead_letters: s
             with progress("replaying", chosen.length) as advance:
                 receipts = chosen.carry_out(work, advance)
     return _view(chosen.tasks, chosen.parts, receipts, done=not dry_run)
+
+
+def _closed(times: Period) -> tuple[int, int]:
+    """Return a range that has both ends, by default until now, which is told: a resumed replay needs the same range."""
+    since, until = times
+    if since is None:
+        raise click.UsageError("give either --since and --until, or --last")
+    if until is None:
+        until = ago(0)
+        same = f"--since {time_of(since)} --until {time_of(until)}"
+        click.echo(f"it ends now; to resume this replay if it is stopped, give {same}", err=True)
+    return since, until
 
 
 def _view(tasks: TaskConfig, wanted: Sequence[Part], receipts: dict[Partition, Receipt], *, done: bool) -> View:

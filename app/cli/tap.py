@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from functools import partial
 from itertools import islice
 from random import Random
+from typing import Any
 
 import click
 
-from app.cli.options import clients, configured, parser_of, reasons_of, topics
+from app.cli.options import DURATION, TimeParam, clients, configured, parser_of, reasons_of, topics
 from app.cli.tables import as_json
 from app.config import Config
 from app.driver.clients import Clients
@@ -19,16 +20,35 @@ from app.executor.parse import parse
 from app.model import Partition
 from app.operate.lag import offsets_of
 from app.operate.resets import Goal, Target, chosen, resets
-from app.operate.tap import pairs, start_of, thinned
+from app.operate.tap import pairs, thinned
+from app.times import ago
 from parsers.flume import envelope
+
+WORDS = {"earliest": Goal.EARLIEST, "latest": Goal.LATEST, "committed": Goal.CURRENT}
+
+
+class StartParam(TimeParam):
+    """Where a tap starts: one of the words, or a time."""
+
+    name = "start"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401  # click's
+        if value in WORDS:
+            return Target(WORDS[value])
+        return Target(Goal.TIME, super().convert(value, param, ctx)) if isinstance(value, str) else value
 
 
 @click.command(epilog="Example: winnow tap --topic raw-logs:3 --limit 10")
 @configured
 @topics
 @click.option(
-    "--from", "begin", metavar="START", help="Start at a time, or at `earliest` or `committed`; by default `latest`."
+    "--since",
+    "--from",
+    "begin",
+    type=StartParam(),
+    help="Start at a time, or at `earliest` or `committed`; by default `latest`.",
 )
+@click.option("--last", type=DURATION, help="Start 2h ago; the same as --since '2h ago'.")
 @click.option("--offset", type=click.IntRange(0), help="Start at this offset of each partition.")
 @click.option("--reason", "reasons", multiple=True, help="Only records rejected for this reason; repeatable.")
 @click.option(
@@ -40,7 +60,8 @@ def tap(
     settings: Config,
     *,
     topics: tuple[str, ...],
-    begin: str | None,
+    begin: Target | None,
+    last: float | None,
     offset: int | None,
     reasons: tuple[str, ...],
     sample: float | None,
@@ -52,7 +73,7 @@ def tap(
 
     Runs until Ctrl-C. Writes nothing, commits nothing, and needs no running service.
     """
-    target, wanted = _target(begin, offset), reasons_of(settings, reasons)
+    target, wanted = _target(begin, last, offset), reasons_of(settings, reasons)
     from app.start import records
 
     parser = envelope.wrap(parser_of(settings.parser), settings.source.format)
@@ -72,12 +93,15 @@ def tap(
     return 0
 
 
-def _target(begin: str | None, offset: int | None) -> Target:
-    if begin is not None and offset is not None:
-        raise click.UsageError("give either --from or --offset")
-    if offset is not None:
-        return Target(Goal.OFFSET, offset)
-    return Target(Goal.LATEST) if begin is None else built("--from", lambda: start_of(begin))
+def _target(begin: Target | None, last: float | None, offset: int | None) -> Target:
+    given = [
+        *([] if begin is None else [begin]),
+        *([] if last is None else [Target(Goal.TIME, ago(last))]),
+        *([] if offset is None else [Target(Goal.OFFSET, offset)]),
+    ]
+    if len(given) > 1:
+        raise click.UsageError("give only one of --since, --last and --offset")
+    return given[0] if given else Target(Goal.LATEST)
 
 
 def _starts(settings: Config, kafka: Clients, topics: tuple[str, ...], target: Target) -> Mapping[Partition, int]:

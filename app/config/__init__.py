@@ -18,14 +18,16 @@ from app.config.model import (
     Source,
     StoreChoice,
 )
-from app.config.reading import Loaded, clear_environment, load, read
+from app.config.reading import Loaded, clear_environment, load, read, read_parser
 from app.config.rules import Rule, undecided
 from app.config.secrets import exposed_secrets, masked, secret_texts
 from app.config.shown import Value, described, options, schema, shown, values
-from app.config.sources import ENV_PREFIX, Tree
+from app.config.sources import ENV_PREFIX, FILE, FILE_VARIABLE, Tree
 
 __all__ = [
     "ENV_PREFIX",
+    "FILE",
+    "FILE_VARIABLE",
     "Config",
     "DeadLetterTopic",
     "Filter",
@@ -46,6 +48,7 @@ __all__ = [
     "masked",
     "options",
     "read",
+    "read_parser",
     "schema",
     "secret_texts",
     "shown",

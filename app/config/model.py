@@ -7,8 +7,8 @@ Each key is checked here on its own. Rules between keys are in `app.config.rules
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Annotated, Literal
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from pydantic.fields import FieldInfo
@@ -166,7 +166,7 @@ class Sample(Section):
     @model_validator(mode="after")
     def _expects_one_thing(self) -> Sample:
         if (self.output is None) == (self.reason is None):
-            msg = "each must have either an output or a reason"
+            msg = "must have either an output or a reason"
             raise ValueError(msg)
         return self
 
@@ -180,6 +180,12 @@ class ParserChoice(Choice):
         description="lines with their expected results: a list such as `[{line: …, output: …}, {line: '', reason: "
         "empty}]`; `winnow check` tries them",
     )
+
+
+class ParserPart(Section):
+    """The part of the configuration that is enough to parse lines."""
+
+    parser: ParserChoice
 
 
 class StoreChoice(Choice):
@@ -404,14 +410,31 @@ def declared(model: object = Config, prefix: str = "") -> Iterator[tuple[str, Fi
             yield prefix + name, field
 
 
-def path_of(key: str, model: object = Config) -> tuple[str, ...]:
-    """Split a full name into sections and a key by the declared names, because names may contain dots themselves."""
-    keys = keys_of(model)
-    for name, field in keys.items():
-        if key.startswith(f"{name}.") and key not in keys:
-            rest = key.removeprefix(f"{name}.")
-            return name, *(path_of(rest, field.annotation) if keys_of(field.annotation) else (rest,))
-    return (key,)
+def placed(keys: tuple[Any, ...], model: object = Config) -> tuple[Any, ...]:
+    """
+    Return sections and a key by their declared names, because both may be written with dots or nested.
+
+    `("sink.topic",)` becomes `("sink", "topic")`, and `("group", "id")` becomes `("group.id",)`. What follows a key
+    that is no section, such as a property or an option of a parser, is left as it is.
+    """
+    known, (first, *inner) = keys_of(model), keys
+    if not known or not isinstance(first, str):
+        return keys
+    if inner and _begins(longer := f"{first}.{inner[0]}", known, alone=first in known):
+        return placed((longer, *inner[1:]), model)
+    if first not in known and (name := next((each for each in known if first.startswith(f"{each}.")), "")):
+        first, inner = name, [first.removeprefix(f"{name}."), *inner]
+    return (first, *placed(tuple(inner), known[first].annotation)) if inner and first in known else (first, *inner)
+
+
+def _begins(name: str, known: Iterable[str], *, alone: bool) -> bool:
+    """Return whether a declared name is this one or, unless its first part is one `alone`, begins with it."""
+    return name in known or (not alone and any(each.startswith(f"{name}.") for each in known))
+
+
+def path_of(key: str) -> tuple[str, ...]:
+    """Split a full name into sections and a key."""
+    return placed((key,))
 
 
 def holds_properties(keys: tuple[object, ...]) -> bool:

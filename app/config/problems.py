@@ -7,7 +7,7 @@ Values of `kafka`, `sink.kafka`, `spark` and `offsets` are never quoted, because
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import Enum
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from app.config.model import Config, declared, duration, holds_properties, keys_of, path_of
-from app.config.sources import Keys, Tree, full_name, named, variable
+from app.config.sources import Keys, Tree, full_name, origin_of
 
 _KEYS = dict(declared())
 # The values of simple types; None is a single property, which has no declared type.
@@ -35,21 +35,35 @@ def sentences(error: ValidationError, tree: Tree) -> tuple[str, ...]:
 
 def _sentence(detail: ErrorDetails, tree: Tree) -> str:
     keys = _declared_part(detail["loc"])
-    name = full_name(keys)
+    name = _shown(keys)
     kind = detail["type"] if keys == detail["loc"] else "part"
-    if kind == "missing":
+    if kind == "missing" and keys == path_of(name):
         return tree.missing(name)
-    origin = tree.origins.get(named(keys))
+    origin = origin_of(keys, tree.origins)
     return f"{name}{_predicate(kind, detail.get('ctx', {}), keys, tree)}{f' ({origin})' if origin else ''}"
 
 
+def _shown(keys: Keys) -> str:
+    """Return the name of a key; of one in a list as `parser.samples[0].line`."""
+    parts = (f"[{key}]" if _is_item(keys[: depth + 1]) else f".{key}" for depth, key in enumerate(keys))
+    return "".join(parts).removeprefix(".")
+
+
+def _is_item(keys: Keys) -> bool:
+    return isinstance(keys[-1], int) and _holds_sections(_annotation(keys[:-1]))
+
+
 def _declared_part(location: tuple[int | str, ...]) -> Keys:
-    """Drop what follows a key in pydantic's location, such as a list index or a union member."""
+    """Drop what follows a key in pydantic's location, such as the index of a name in a list, or a union member."""
     for depth in range(1, len(location)):
-        field = _KEYS.get(full_name(location[:depth]))
-        if field and get_origin(field.annotation) is not dict:
+        declared = _annotation(location[:depth])
+        if declared is not None and not _has_parts(declared):
             return location[:depth]
     return location
+
+
+def _has_parts(annotation: object) -> bool:
+    return bool(keys_of(annotation)) or _holds_sections(annotation) or get_origin(annotation) is dict
 
 
 def _predicate(kind: str, context: dict[str, Any], keys: Keys, tree: Tree) -> str:
@@ -60,6 +74,8 @@ def _predicate(kind: str, context: dict[str, Any], keys: Keys, tree: Tree) -> st
             return f": unknown key; {_hint(keys)}"
         case "invalid_key":
             return ": a key must be text; put it in quotes"
+        case "missing":
+            return " is missing"
         case "value_error":
             return f" {context['error']}"
     if value is None or value == "":
@@ -68,9 +84,16 @@ def _predicate(kind: str, context: dict[str, Any], keys: Keys, tree: Tree) -> st
 
 
 def _annotation(keys: Keys) -> object:
-    """Return the type of a key; None for a single property."""
-    field = _KEYS.get(full_name(keys))
-    return field.annotation if field else None
+    """Return the declared type of a key, or of an item of a list of sections; None for a property or an option."""
+    found: object = Config
+    for key in keys:
+        if isinstance(key, int) and _holds_sections(found):
+            found = get_args(found)[0]
+        elif (field := keys_of(found).get(str(key))) is not None:
+            found = field.annotation
+        else:
+            return None
+    return found
 
 
 def _requirement(kind: str, context: dict[str, Any], annotation: object) -> str:
@@ -89,7 +112,10 @@ def _requirement(kind: str, context: dict[str, Any], annotation: object) -> str:
 def _value(tree: Tree, keys: Keys) -> object:
     value: Any = tree.values
     for key in keys:
-        value = value.get(key) if isinstance(value, dict) else None
+        if isinstance(value, list) and isinstance(key, int):
+            value = value[key]
+        else:
+            value = value.get(key) if isinstance(value, dict) else None
     return value
 
 
@@ -107,12 +133,12 @@ def _form(annotation: object) -> str:
     """Describe the values of a type."""
     if annotation in _WORDS:
         return _WORDS[annotation]
-    if get_origin(annotation) is tuple:
+    if _holds_sections(annotation):
         return (
-            "a list of stores, such as [{name: redis, ...}]"
-            if _holds_sections(annotation)
-            else "a list of names, such as [a, b]"
+            f"a list of sections, such as [{{{', '.join(f'{key}: ...' for key in keys_of(get_args(annotation)[0]))}}}]"
         )
+    if get_origin(annotation) is tuple:
+        return "a list of names, such as [a, b]"
     if choices := [*_choices(annotation)]:
         *others, last = choices
         return f"{', '.join(others)} or {last}"
@@ -120,7 +146,7 @@ def _form(annotation: object) -> str:
 
 
 def _holds_sections(annotation: object) -> bool:
-    return bool(keys_of(get_args(annotation)[0]))
+    return get_origin(annotation) is tuple and bool(keys_of(get_args(annotation)[0]))
 
 
 def _choices(annotation: object) -> Iterator[str]:
@@ -136,25 +162,15 @@ def _choices(annotation: object) -> Iterator[str]:
 
 
 def _hint(keys: Keys) -> str:
-    name, path = full_name(keys), path_of(full_name(keys))
-    if len(path) > len(keys):
-        return f"write {_nested(path)}, or {variable(path)} in the environment"
-    if near := difflib.get_close_matches(name, _KEYS, n=1, cutoff=0.8):
-        return f"did you mean {near[0]}?"
-    *sections, wrong = named(keys)
-    known = list(keys_of(_section(sections)))
-    if near := difflib.get_close_matches(wrong, known, n=1, cutoff=0.5):
-        return f"did you mean {full_name((*sections, near[0]))}?"
+    *sections, wrong = keys
+    known = list(keys_of(Config if not sections else _annotation(tuple(sections))))
+    in_a_list = any(isinstance(key, int) for key in sections)
+    if not in_a_list and (near := _nearest(full_name(keys), _KEYS, 0.8)):
+        return f"did you mean {near}?"
+    if near := _nearest(str(wrong), known, 0.5):
+        return f"did you mean {_shown((*sections, near))}?"
     return f"known here: {', '.join(known)}"
 
 
-def _nested(path: tuple[str, ...]) -> str:
-    first, *rest = path
-    return f"{first}: {{{_nested(tuple(rest))}}}" if rest else f"{first}: ..."
-
-
-def _section(names: list[str]) -> object:
-    model: object = Config
-    for name in names:
-        model = keys_of(model)[name].annotation
-    return model
+def _nearest(name: str, known: Iterable[str], cutoff: float) -> str:
+    return next(iter(difflib.get_close_matches(name, list(known), n=1, cutoff=cutoff)), "")

@@ -5,18 +5,20 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, get_origin
+from typing import Any, TypeVar, get_origin
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
-from app.config.model import Config, keys_of
+from app.config.model import Config, ParserChoice, ParserPart, Section, keys_of
 from app.config.problems import sentences
 from app.config.rules import Rule, broken
-from app.config.sources import ENV_PREFIX, Origins, gather
+from app.config.sources import ENV_PREFIX, FILE, FILE_VARIABLE, Origins, Tree, gather
 from app.errors import ConfigError
+
+P = TypeVar("P", bound=Section)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +38,32 @@ def read(
 ) -> Loaded:
     """Read and check all sources. Raises ConfigError with every problem, not only the first."""
     tree = gather(file, assignments, os.environ if environ is None else environ)
-    relations = tuple(broken(tree, dict(_valid(tree.values)), more_rules))
+    if not tree.is_given:
+        raise ConfigError((f"there is none: name a file with -c or in {FILE_VARIABLE}, or write ./{FILE}",))
+    return Loaded(_checked_part(Config, tree, more_rules), tree.origins, file)
+
+
+def read_parser(
+    file: Path | None,
+    assignments: Iterable[str] = (),
+    environ: Mapping[str, str] | None = None,
+    rules: Iterable[Rule] = (),
+) -> ParserChoice:
+    """Read and check only the parser's section, whatever else is wrong or missing. Raises as `read`."""
+    tree = gather(file, assignments, os.environ if environ is None else environ)
+    values = {key: value for key, value in tree.values.items() if key in keys_of(ParserPart)}
+    return _checked_part(ParserPart, replace(tree, values=values), rules).parser
+
+
+def _checked_part(model: type[P], tree: Tree, more_rules: Iterable[Rule]) -> P:
+    relations = tuple(broken(tree, dict(_valid(tree.values, model)), more_rules))
     try:
-        config = Config.model_validate(tree.values)
+        found = model.model_validate(tree.values)
     except ValidationError as error:
         raise ConfigError((*sentences(error, tree), *relations)) from None
     if relations:
         raise ConfigError(relations)
-    return Loaded(config, tree.origins, file)
+    return found
 
 
 def load(file: Path | None, assignments: Iterable[str] = (), environ: Mapping[str, str] | None = None) -> Config:
@@ -56,7 +76,7 @@ def clear_environment() -> None:
         del os.environ[name]
 
 
-def _valid(values: Mapping[str, Any], model: object = Config, prefix: str = "") -> Iterator[tuple[str, Any]]:
+def _valid(values: Mapping[str, Any], model: object, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yield the full name and value of each valid key, whatever is wrong with the others."""
     for name, field in keys_of(model).items():
         if keys_of(field.annotation):

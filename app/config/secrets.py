@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 from app.config.model import PROPERTY_SECTIONS, Config
 from app.config.reading import Loaded
-from app.config.sources import Keys, Origins, full_name, named, variable
+from app.config.sources import Keys, full_name, origin_of, variable
 from app.secrets import MASK, SHORT, hint, shown_option, shown_property
 
 PLUGINS = (("offsets", "store"), ("offsets", "mirrors"), ("parser",))
@@ -86,7 +86,7 @@ def exposed_secrets(loaded: Loaded) -> str:
     seen = masked(loaded.config)
     tree = {"kafka": {}} | _tree(loaded.config)  # the most likely place comes first
     for keys in _doors((), tree, seen):
-        origin = _origin(keys, loaded.origins)
+        origin = origin_of(keys, loaded.origins)
         is_here = file is not None and origin.startswith(f"{file}:")
         if is_here or origin.startswith(_ARGUMENT):
             found.append(f"{full_name(keys)} ({origin}): {_instead(keys)}")
@@ -110,12 +110,6 @@ def _doors(keys: Keys, value: Any, seen: Any) -> Iterator[Keys]:  # noqa: ANN401
             yield from _doors((*keys, key), each, seen if seen == MASK else seen[key])
     elif _DOOR_IN_A_VALUE.search(str(value)):
         yield keys
-
-
-def _origin(keys: Keys, origins: Origins) -> str:
-    """Return a value's origin; for a list item, the list's."""
-    path = named(keys)
-    return next((origins[path[:end]] for end in range(len(path), 0, -1) if path[:end] in origins), "")
 
 
 def _instead(keys: Keys) -> str:

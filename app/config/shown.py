@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import yaml
 
-from app.config.model import Config, declared, duration
+from app.config.model import Config, declared, duration, keys_of
 from app.config.reading import Loaded
 from app.config.secrets import masked, misspelt
 from app.config.sources import DEFAULT, Origins, full_name
@@ -67,9 +68,10 @@ def schema() -> dict[str, Any]:
     Return the schema of the file, for editors.
 
     It covers single keys. Only `winnow check` knows the rules between keys and the options of parsers and stores. No
-    key is required, because it may be set in the environment.
+    key is required, because it may be set in the environment. Keys that are written with dots are not looked at.
     """
     found = Config.model_json_schema(by_alias=True)
+    found["patternProperties"] = {rf"^({'|'.join(map(re.escape, keys_of(Config)))})\.": {}}
     for section in (found, *found["$defs"].values()):
         section.pop("required", None)
     return {"$schema": DIALECT} | found | {"title": "Winnow"}

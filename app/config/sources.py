@@ -12,15 +12,20 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import yaml
 
-from app.config.model import PROPERTY_SECTIONS, is_property, path_of
+from app.config.model import is_property, path_of, placed
 from app.errors import ConfigError
 
 ENV_PREFIX = "WINNOW_"
 DEFAULT_PREFIX = "WINNOW_DEFAULT__"
+FILE_VARIABLE = "WINNOW_CONFIG"
+"""The variable that names the file."""
+FILE = Path("winnow.yaml")
+"""The file, if nothing names another."""
 DEFAULT = "default"
 
 # Words quoted from the file. PyYAML also quotes tokens that it expected or found, `','` or `'<block end>'`: those stay.
@@ -38,15 +43,21 @@ Keys = tuple[Any, ...]
 """A key, preceded by its sections."""
 
 Origins = Mapping[tuple[str, ...], str]
-"""Where each section and key was set; unset keys are absent."""
+"""Where each section, key and, if known, item of a list was set; unset keys are absent."""
 
 
 class Entry(NamedTuple):
-    """A value and its origin: `winnow.yaml:12`, `WINNOW_SINK__TOPIC` or `--set sink.topic`."""
+    """
+    A value and its origin: `winnow.yaml:12`, `WINNOW_SINK__TOPIC` or `--set sink.topic`.
+
+    Args:
+        within: the origins of the items of a list, and of the keys in them, if they are known.
+    """
 
     keys: Keys
     value: object
     origin: str
+    within: Mapping[Keys, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +67,11 @@ class Tree:
     values: Mapping[Any, Any]
     origins: Origins
     file: Path | None
+
+    @property
+    def is_given(self) -> bool:
+        """Whether there is a file, or anything but an image's defaults."""
+        return self.file is not None or not all(each.startswith(DEFAULT_PREFIX) for each in self.origins.values())
 
     def has(self, name: str) -> bool:
         return path_of(name) in self.origins
@@ -71,14 +87,33 @@ class Tree:
 
 
 def gather(file: Path | None, assignments: Iterable[str], environ: Mapping[str, str]) -> Tree:
-    """Merge all sources. Raises ConfigError if one cannot be read."""
+    """Merge all sources. Raises ConfigError if one cannot be read, or has a key in two forms."""
     values: dict[Any, Any] = {}
     origins: dict[tuple[str, ...], str] = {}
-    written = {name: text for name, text in environ.items() if not name.startswith(DEFAULT_PREFIX)}
+    written = {
+        name: text for name, text in environ.items() if not name.startswith(DEFAULT_PREFIX) and name != FILE_VARIABLE
+    }
     defaults = _from_environment(environ, DEFAULT_PREFIX)
-    for entry in chain(defaults, _from_file(file), _from_environment(written), _from_assignments(assignments)):
+    each_once = map(_once, (defaults, _from_file(file), _from_environment(written)))
+    for entry in chain(*each_once, _from_assignments(assignments)):
         _put(entry, values, origins)
     return Tree(values, origins, file)
+
+
+def _once(entries: Iterable[Entry]) -> Iterable[Entry]:
+    """Return the entries of a source. Raises ConfigError if one is there twice, with dots and nested."""
+    found: dict[Keys, Entry] = {}
+    twice = [(before, each) for each in entries if (before := found.setdefault(each.keys, each)) is not each]
+    for each in found.values():
+        outer = (found.get(each.keys[:depth]) for depth in range(1, len(each.keys)))
+        twice += [(before, each) for before in outer if before is not None and before.value not in (None, {})]
+    if twice:
+        raise ConfigError(tuple(_set_twice(first.keys, first.origin, again.origin) for first, again in twice))
+    return found.values()
+
+
+def _set_twice(keys: Keys, *origins: str) -> str:
+    return f"{full_name(keys)} is set twice: keep one ({' and '.join(origins)})"
 
 
 def _put(entry: Entry, values: dict[Any, Any], origins: dict[tuple[str, ...], str]) -> None:
@@ -96,6 +131,7 @@ def _put(entry: Entry, values: dict[Any, Any], origins: dict[tuple[str, ...], st
     for within in [other for other in origins if other[: len(path)] == path]:
         del origins[within]
     origins[path] = entry.origin
+    origins |= {(*path, *named(within)): origin for within, origin in entry.within.items()}
 
 
 def named(keys: Iterable[object]) -> tuple[str, ...]:
@@ -105,6 +141,12 @@ def named(keys: Iterable[object]) -> tuple[str, ...]:
 
 def full_name(keys: Keys) -> str:
     return ".".join(named(keys))
+
+
+def origin_of(keys: Keys, origins: Origins) -> str:
+    """Return a value's origin, or that of the closest list or section that has one; empty if none has."""
+    path = named(keys)
+    return next((origins[path[:end]] for end in range(len(path), 0, -1) if path[:end] in origins), "")
 
 
 def variable(keys: Keys) -> str:
@@ -118,7 +160,8 @@ def _from_file(file: Path | None) -> Iterator[Entry]:
     values, lines = _parsed(file)
     for key, value in values.items():
         for keys, leaf in _leaves(value, (key,)):
-            yield Entry((*_path(key), *keys[1:]), leaf, f"{file}:{lines[keys]}")
+            within = {each[len(keys) :]: f"{file}:{line}" for each, line in lines.items() if each[: len(keys)] == keys}
+            yield Entry(placed(keys), leaf, within.pop(()), within)
 
 
 def _parsed(file: Path) -> tuple[dict[Any, Any], dict[Keys, int]]:
@@ -148,16 +191,10 @@ def _take_properties_verbatim(node: yaml.Node | None, outer: Keys = ()) -> None:
     """Retag numbers and dates among properties as text: YAML reads the password 012345 as the number 5349."""
     pairs = node.value if isinstance(node, yaml.MappingNode) and len(outer) < _DEEPEST_PROPERTY else ()
     for key, value in pairs:
-        keys = (*outer, key.value) if outer else _path(key.value)
-        if is_property(keys) and value.tag in _NUMBERS_AND_DATES:
+        keys = (*outer, key.value)
+        if is_property(placed(keys)) and value.tag in _NUMBERS_AND_DATES:
             value.tag = _TEXT
         _take_properties_verbatim(value, keys)
-
-
-def _path(key: object) -> Keys:
-    """Split a top-level key into sections: `sink.kafka: {…}` means `sink: {kafka: {…}}`."""
-    path = path_of(key) if isinstance(key, str) else (key,)
-    return path if path in PROPERTY_SECTIONS else (key,)
 
 
 def _not_yaml(file: Path, error: yaml.MarkedYAMLError) -> str:
@@ -172,14 +209,18 @@ def _not_yaml(file: Path, error: yaml.MarkedYAMLError) -> str:
 def _lines(
     loader: yaml.SafeLoader, node: yaml.Node | None, keys: Keys = (), outer: tuple[yaml.Node, ...] = ()
 ) -> Iterator[tuple[Keys, int]]:
-    if not isinstance(node, yaml.MappingNode):
-        return
     if node in outer:
         raise yaml.YAMLError("a section contains itself")
-    for key_node, value_node in node.value:
-        inner = (*keys, loader.construct_object(key_node, deep=True))
-        yield inner, key_node.start_mark.line + 1
-        yield from _lines(loader, value_node, inner, (*outer, node))
+    match node:
+        case yaml.MappingNode():
+            pairs = [(loader.construct_object(key, deep=True), key, value) for key, value in node.value]
+        case yaml.SequenceNode():
+            pairs = [(number, value, value) for number, value in enumerate(node.value)]
+        case _:
+            return
+    for key, place, value in pairs:
+        yield (*keys, key), place.start_mark.line + 1
+        yield from _lines(loader, value, (*keys, key), (*outer, node))
 
 
 def _twice(file: Path, node: yaml.Node | None, seen: set[int], keys: Keys = ()) -> Iterator[str]:
@@ -199,8 +240,7 @@ def _twice(file: Path, node: yaml.Node | None, seen: set[int], keys: Keys = ()) 
         yield from _twice(file, value_node, seen, name)
         before = first.setdefault((key_node.tag, key_node.value), key_node)
         if before is not key_node:
-            lines = (f"{file}:{each.start_mark.line + 1}" for each in (before, key_node))
-            yield f"{full_name(name)} is set twice: keep one ({' and '.join(lines)})"
+            yield _set_twice(name, *(f"{file}:{each.start_mark.line + 1}" for each in (before, key_node)))
 
 
 def _from_environment(environ: Mapping[str, str], prefix: str = ENV_PREFIX) -> Iterator[Entry]:
@@ -221,20 +261,20 @@ def _from_assignments(assignments: Iterable[str]) -> Iterator[Entry]:
     if unclear := [re.split(r"[^\w.]", text)[0] for text, equals, _ in pairs if not (text.strip() and equals)]:
         raise ConfigError(tuple(f"--set {name}: write it as key=value" for name in unclear))
     for key, _, value in pairs:
-        yield from _written(path_of(key.strip()), value, f"--set {key.strip()}")
+        yield from _written((key.strip(),), value, f"--set {key.strip()}")
 
 
 def _written(keys: Keys, text: str, origin: str) -> Iterator[Entry]:
     """Yield the values of a text that is YAML; text that is not YAML, and single properties, are taken verbatim."""
-    if is_property(keys):
-        yield Entry(keys, text or None, origin)
+    if is_property(placed(keys)):
+        yield Entry(placed(keys), text or None, origin)
         return
     try:
         value = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError):
         value = text
     for inner, leaf in _leaves(value):
-        yield Entry((*keys, *inner), leaf, origin)
+        yield Entry(placed((*keys, *inner)), leaf, origin)
 
 
 def _leaves(value: object, keys: Keys = ()) -> Iterator[tuple[Keys, object]]:

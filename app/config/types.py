@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import re
+import contextlib
 from typing import Annotated
 
 from pydantic import BeforeValidator
 
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+from app.times import seconds_of
 
 
 def _seconds(value: object) -> object:
     """Read `500ms`, `30s`, `5m`, `1h` or a number of seconds."""
-    if isinstance(value, str) and (match := re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*(ms|s|m|h)?\s*", value)):
-        return float(match[1]) * _UNITS[match[2] or "s"]
+    if isinstance(value, str):
+        with contextlib.suppress(ValueError):
+            return seconds_of(value)
     return value
 
 

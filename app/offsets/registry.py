@@ -40,6 +40,13 @@ def names() -> list[str]:
     return _STORES.names()
 
 
+def problems(store: Plugin, context: StoreContext) -> list[tuple[str, str]]:
+    """Return everything wrong with a store's options: the option, or nothing, and a sentence without secrets."""
+    found = _STORES.problems(store.name, store.options, OffsetStore, context)
+    secrets = hidden(store.name, store.options)
+    return [(option, without_secrets(problem, secrets)) for option, problem in found]
+
+
 def open_store(store: Plugin, context: StoreContext) -> OffsetStore:
     """
     Open a store; it connects with its first call.

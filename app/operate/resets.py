@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from enum import StrEnum
 from typing import Any
 
-from pydantic import TypeAdapter
-
-from app.config import Config, FromDuration
+from app.config import Config
 from app.cures import RESTART
 from app.driver.clients import Clients
 from app.errors import ConfigError
@@ -159,15 +155,3 @@ def _numbers(part: str) -> range:
         msg = f"{part!r} is not a partition or a range: write partitions as 0,3-5"
         raise ValueError(msg)
     return range(int(match[1]), int(match[2] or match[1]) + 1)
-
-
-def ago(text: str) -> int:
-    """Return the time a duration ago, in milliseconds since the epoch; raises what `seconds_of` raises."""
-    return max(0, round((time.time() - seconds_of(text)) * 1000))
-
-
-def seconds_of(text: str) -> float:
-    """Parse a duration: `2h` as in the configuration, or `PT2H` as in kafka-consumer-groups; or raise ValueError."""
-    if text.upper().startswith("P"):
-        return TypeAdapter(timedelta).validate_python(text.upper()).total_seconds()
-    return FromDuration.model_validate({"by.duration": text}).by_duration

@@ -7,14 +7,14 @@ Aborts the transactions that a dead service left open.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from app.config import Config
 from app.driver.clients import Clients
 from app.errors import ServiceRuns, Unreachable
 from app.facts import OpenTransaction
-from app.model import NOBODY, CommittedOffset, Guarantee, Partition, partitions_of
+from app.model import NOBODY, CommittedOffset, Guarantee, Owner, Partition, latest, partitions_of
 from app.offsets.contract import OffsetStore
 from app.offsets.metadata import owner_of
 
@@ -23,17 +23,48 @@ CURE = "stop it, and try again"
 TIMEOUTS = 2
 
 
-class StoppedService:
+class WatchedOffsets:
     """
-    A service that must be stopped while an operator changes its offsets or transactions.
+    The committed offsets of the group, which only a working service moves, in the configured store and these others.
 
     An idle service is seen too: each of its tasks stores its times with one offset every second.
+
+    Raises:
+        Unreachable, NotUsable: Kafka or a store does not answer, or rejects the request.
     """
 
+    def __init__(self, config: Config, clients: Clients, *others: OffsetStore) -> None:
+        topics = clients.topics.source_topics(config.source.topics, config.source.topics_pattern, ())
+        self._partitions = partitions_of(topics.values())
+        copies = [clients.copies] if clients.copies is not None else []
+        self._stores = (clients.offsets, *copies, *others)
+        self._known = self._load()
+
+    def moved(self) -> tuple[Partition, CommittedOffset | None] | None:
+        """Return a partition that was committed since the last look, with its offset now; None if all stand still."""
+        before, self._known = self._known, self._load()
+        for was, now in zip(before, self._known, strict=True):
+            for partition in self._partitions:
+                if now.get(partition) != was.get(partition):
+                    return partition, now.get(partition)
+        return None
+
+    @property
+    def owner(self) -> Owner:
+        """The latest run that committed; NOBODY if no offset names one."""
+        return latest([NOBODY, *(owner_of(each) for store in self._known for each in store.values())])
+
+    def _load(self) -> list[Mapping[Partition, CommittedOffset]]:
+        return [store.load(self._partitions, stable=False) for store in self._stores]
+
+
+class StoppedService:
+    """A service that must be stopped while an operator changes its offsets or transactions."""
+
     def __init__(self, config: Config, clients: Clients, sleep: Callable[[float], object] = time.sleep) -> None:
+        self._config = config
         self._clients = clients
         self._sleep = sleep
-        self._source = config.source
         self._seconds = clients.timings.signs_of_life(config.commit_interval)
         self._exactly_once = config.delivery_guarantee is Guarantee.EXACTLY_ONCE
 
@@ -47,17 +78,11 @@ class StoppedService:
             Unreachable, NotUsable: Kafka or a store does not answer, or rejects the request.
         """
         self._clients.group.refuse_foreign_members()
-        topics = self._clients.topics.source_topics(self._source.topics, self._source.topics_pattern, ())
-        partitions = partitions_of(topics.values())
-        copies = [self._clients.copies] if self._clients.copies is not None else []
-        stores = (self._clients.offsets, *copies, *others)
-        before = [store.load(partitions, stable=False) for store in stores]
+        commits = WatchedOffsets(self._config, self._clients, *others)
         self._sleep(self._seconds)
-        for store, was in zip(stores, before, strict=True):
-            now = store.load(partitions, stable=False)
-            if partition := next((each for each in partitions if now.get(each) != was.get(each)), None):
-                cause = f"{_who(now.get(partition))} is running: it committed {partition} during the check"
-                raise ServiceRuns(cause, CURE)
+        if (moved := commits.moved()) is not None:
+            partition, now = moved
+            raise ServiceRuns(f"{_who(now)} is running: it committed {partition} during the check", CURE)
 
     def fence(self, partitions: Collection[Partition]) -> None:
         """Abort the transactions that a crash left open, which could move an offset; raise Unreachable if it cannot."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import takewhile
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -10,8 +12,32 @@ from app.config import Sample
 from parsers.contract import Parsed
 
 
-def failed(samples: Sequence[Sample], parse: Callable[[pa.BinaryArray], Parsed]) -> list[str]:
-    """Return a sentence for each sample for which the parser gives another result; `parse` never raises for data."""
+class FailedSample(NamedTuple):
+    """A sample for which the parser gives another result; the detail says more about a rejection."""
+
+    number: int
+    expected: str
+    got: str
+    detail: str = ""
+
+    def __str__(self) -> str:
+        return f"parser.samples[{self.number}]: expected {self.expected}, got {self.got}{self.detail}"
+
+    @property
+    def difference(self) -> list[str]:
+        """Both results in lines below each other, with a mark below their first difference."""
+        pairs = zip(self.expected, self.got, strict=False)
+        same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+        return [
+            f"parser.samples[{self.number}] has another result",
+            f"expected  {self.expected}",
+            f"got       {self.got}{self.detail}",
+            f"          {' ' * same}^",
+        ]
+
+
+def failed(samples: Sequence[Sample], parse: Callable[[pa.BinaryArray], Parsed]) -> list[FailedSample]:
+    """Return each sample for which the parser gives another result; `parse` never raises for data."""
     if not samples:
         return []
     parsed = parse(pa.array([each.line.encode() for each in samples], pa.binary()))
@@ -23,7 +49,7 @@ def failed(samples: Sequence[Sample], parse: Callable[[pa.BinaryArray], Parsed])
     details = {each.row: f" ({each.detail})" for each in parsed.rejects()}
     expected = [_line(each.output) if each.reason is None else f"the reason {each.reason}" for each in samples]
     return [
-        f"parser.samples[{number}]: expected {wanted}, got {found[number]}{details.get(number, '')}"
+        FailedSample(number, wanted, found[number], details.get(number, ""))
         for number, wanted in enumerate(expected)
         if wanted != found[number]
     ]

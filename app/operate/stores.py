@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
 from functools import cached_property
 from typing import Any, Self
@@ -12,7 +12,7 @@ import yaml
 from app.config import Config
 from app.driver.clients import Clients
 from app.errors import ConfigError, built
-from app.model import Guarantee, Plugin, Topic, partitions_of
+from app.model import Plugin, Topic, partitions_of
 from app.offsets import history, migrate
 from app.offsets.contract import OffsetHistory, OffsetStore, StoreContext, is_local
 from app.offsets.registry import open_store
@@ -21,36 +21,6 @@ from app.operate.running import StoppedService
 SOURCE = "source"
 """Names the group's offsets on the source's cluster if the sink has a cluster of its own."""
 Say = Callable[[str], object]
-
-
-def check_stores(settings: Config) -> None:
-    """Raise ConfigError if the store or one of its mirrors cannot be opened or does not suit its role."""
-    choice, context = settings.offsets.store, StoreContext(settings.group_id, settings.output_kafka)
-    store = built("offsets.store", lambda: open_store(choice.plugin, context))
-    problems: list[str] = []
-    if settings.delivery_guarantee is Guarantee.EXACTLY_ONCE and not store.transactional:
-        problems.append(
-            f"offsets.store.name is {choice.name}, which cannot join Kafka's transactions: "
-            "set delivery.guarantee to at-least-once, or offsets.store.name to kafka"
-        )
-    known = [choice.plugin]
-    for place, mirror in enumerate(settings.offsets.mirrors):
-        problems += _problems_of_mirror(f"offsets.mirrors[{place}]", mirror.plugin, context, known)
-        known.append(mirror.plugin)
-    if problems:
-        raise ConfigError(tuple(problems))
-
-
-def _problems_of_mirror(key: str, mirror: Plugin, context: StoreContext, known: Sequence[Plugin]) -> Iterator[str]:
-    try:
-        opened = built(key, lambda: open_store(mirror, context))
-    except ConfigError as error:
-        yield from error.problems
-        return
-    if is_local(opened):
-        yield f"{key}: {mirror.name} stores nothing that a tool could read"
-    if mirror in known:
-        yield f"{key}: {mirror.name} already holds these offsets; list each store once"
 
 
 class Stores:

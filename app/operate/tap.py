@@ -10,18 +10,8 @@ from typing import Any
 import pyarrow as pa
 
 from app.operate.reading import text_of
-from app.operate.resets import Goal, Target
 from app.records import Record
-from app.times import milliseconds_of
 from parsers.contract import Parsed
-
-WORDS = {"earliest": Goal.EARLIEST, "latest": Goal.LATEST, "committed": Goal.CURRENT}
-"""Where a tap may start, other than at a time or an offset."""
-
-
-def start_of(text: str) -> Target:
-    """Parse where to start: a word or a time. Raises ValueError for any other text."""
-    return Target(WORDS[text]) if text in WORDS else Target(Goal.TIME, milliseconds_of(text))
 
 
 def thinned(batches: Iterable[list[Record]], percent: float | None, random: Random) -> Iterator[list[Record]]:

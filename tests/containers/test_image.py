@@ -165,7 +165,7 @@ def test_check_finds_nothing_wrong(image: Image, topics: ImageTopics) -> None:
     ended = image.run("winnow", "check", *topics.options, "--connect")
 
     assert 0 == ended.code, ended.errors
-    assert "# clients: bulk" in ended.output
+    assert "clients: bulk" in ended.output
 
 
 def test_it_holds_the_client_of_every_store(image: Image) -> None:

@@ -145,5 +145,5 @@ def test_no_history(broker: Cluster, topics: Topics, hbase: HBaseThrift, tmp_pat
 
         assert "kafka keeps no history" in group.command("--store", "kafka").output
         assert "does not go back to 2001" in group.command("--restore", "2001-01-01").output
-        assert "--restore: Invalid isoformat string" in group.command("--restore", "yesterday").output
+        assert "'yesterday' is not a time" in group.command("--restore", "yesterday").output
         assert CommittedOffset(10) == group.committed()[0]

@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
 from click.testing import CliRunner
 
 from app.cli import main
@@ -77,6 +76,20 @@ class TestParse:
 
         assert b"2|1\n" == done.stdout_bytes
 
+    def test_it_needs_the_section_of_the_parser_only(self, runner: CliRunner, tmp_path: Path) -> None:
+        """Whoever tries a parser has no topics yet; what is wrong in the section is said with its line."""
+        file = tmp_path / "p.yaml"
+        file.write_text("sorce: {}\nparser:\n  name: delimited\n  fields: [a, b]\n  output: '{b}'\n  separator: ','\n")
+
+        done = runner.invoke(main, ["parse", "-c", str(file)], input=b"1,2\n")
+        wrong = runner.invoke(main, ["parse", "-c", str(file), "--set", "parser.seperator=;"], input=b"1,2\n")
+
+        assert b"2\n" == done.stdout_bytes, done.stderr
+        assert 2 == wrong.exit_code
+        assert "parser.seperator: " in wrong.stderr
+        assert "did you mean 'separator'?" in wrong.stderr
+        assert wrong.stderr.endswith("(--set parser.seperator)\n")
+
     def test_neither_kafka_nor_spark_is_loaded(self) -> None:
         """`winnow parse` works where neither is installed."""
         program = (
@@ -91,6 +104,34 @@ class TestParse:
         assert done.stdout.endswith(b"set()\n")
 
 
+class TestFile:
+    """Which file is read if none is named."""
+
+    def group(self, *arguments: str) -> str:
+        done = CliRunner().invoke(main, ["config", *arguments])
+        return done.stdout.partition("\n")[0] or done.stderr
+
+    def test_the_one_in_the_working_directory(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A variable names another, and -c wins over both."""
+        monkeypatch.chdir(tmp_path)
+        for name in ("winnow.yaml", "other.yaml", "third.yaml"):
+            Path(name).write_text(TEXT)
+
+        assert self.group().endswith("# winnow.yaml:1")
+        monkeypatch.setenv("WINNOW_CONFIG", "other.yaml")
+        assert self.group().endswith("# other.yaml:1")
+        assert self.group("-c", "third.yaml").endswith("# third.yaml:1")
+        monkeypatch.setenv("WINNOW_CONFIG", "none.yaml")
+        assert "configuration: none.yaml: No such file or directory\n" == self.group()
+
+    def test_there_is_none(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The error says where one may be."""
+        monkeypatch.chdir(tmp_path)
+
+        said = "there is none: name a file with -c or in WINNOW_CONFIG, or write ./winnow.yaml"
+        assert f"configuration: {said}\n" == self.group()
+
+
 WRONG_EVERYWHERE = """\
 group.id: idc-cleansing
 source: {topics: [raw-logs]}
@@ -103,6 +144,14 @@ parser:
   name: delimited
   fields: [a, b]
   seperator: ","
+offsets:
+  mirrors:
+    - name: redis
+      urll: redis://:hunter2@cache
+    - {name: reddis}
+    - {name: none}
+    - {name: kafka}
+  store: {name: kafka, path: /x}
 """
 
 
@@ -127,34 +176,16 @@ KEYS = ("source", "houseid", "destport", "domainname")
 
 
 class TestCheck:
-    def test_a_valid_file_is_shown_with_its_defaults(self, runner: CliRunner, tmp_path: Path) -> None:
-        """The output is a valid configuration with all defaults."""
+    def test_the_last_line_says_that_all_is_right(self, runner: CliRunner, tmp_path: Path) -> None:
+        """Values are not shown: `config` does that."""
         file = file_of(GOOD, tmp_path)
 
         done = runner.invoke(main, ["check", "-c", str(file)], env={"WINNOW_KAFKA__SASL_PASSWORD": "hunter2"})
 
         assert 0 == done.exit_code
-        assert "exactly-once" == yaml.safe_load(done.stdout)["delivery.guarantee"]
-        assert "hunter2" not in done.output
-        assert "# clients: bulk, because Numba and librdkafka" in done.stdout
-
-    def test_each_value_is_shown_with_its_origin(
-        self, runner: CliRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """The output names the file, variable, flag or default of each value."""
-        file = file_of(TEXT, tmp_path)
-        monkeypatch.setenv("WINNOW_LOG_LEVEL", "error")
-
-        done = runner.invoke(main, ["check", "-c", str(file), "--set", "out.of.range=latest"])
-
-        shown = done.stdout.splitlines()
-        for expected in (
-            f"  topic: clean-logs  # {file}:6",
-            "log.level: error  # WINNOW_LOG_LEVEL",
-            "out.of.range: latest  # --set out.of.range",
-            "starting.offsets: earliest  # default",
-        ):
-            assert expected in shown
+        clients, verdict = done.stdout.splitlines()
+        assert clients.startswith("ok       clients: bulk, because Numba and librdkafka")
+        assert f"ok       {file} is right" == verdict
 
     def test_a_key_is_a_field_of_the_output(self, runner: CliRunner, tmp_path: Path) -> None:
         """An unknown field in sink.key is a configuration problem that names the nearest field."""
@@ -198,12 +229,27 @@ class TestCheck:
         file = file_of(GOOD | {"parser": {"samples": good}}, tmp_path)
         fine = runner.invoke(main, ["check", "-c", str(file)])
         file_of(GOOD | {"parser": {"samples": good + wrong}}, tmp_path)
-        failing = runner.invoke(main, ["check", "-c", str(file)])
+        failing, as_json = (runner.invoke(main, ["check", "-c", str(file), *more]) for more in ([], ["--json"]))
 
         assert (0, 1) == (fine.exit_code, failing.exit_code), fine.output
-        first, second = [text for text in failing.stdout.splitlines() if text.startswith("fails")]
-        assert first.startswith("fails    parser.samples[2]: expected the line 'x', got the reason no_marker (")
-        assert second.startswith("fails    parser.samples[3]: expected the reason no_marker, got the reason empty (")
+        assert fine.stdout.endswith(" is right, and all 2 samples give what they should\n")
+        assert "is right" not in failing.stdout
+        first, second = [each["what"] for each in json.loads(as_json.stdout)["findings"]]
+        assert first.startswith("parser.samples[2]: expected the line 'x', got the reason no_marker (")
+        assert second.startswith("parser.samples[3]: expected the reason no_marker, got the reason empty (")
+
+    def test_the_first_difference_of_a_sample_is_marked(self, runner: CliRunner, tmp_path: Path) -> None:
+        """Two long lines that differ in a character look alike."""
+        wrong = cleansed(1).decode().replace("|", "I", 1)
+        file = file_of(GOOD | {"parser": {"samples": [{"line": line(1).decode(), "output": wrong}]}}, tmp_path)
+
+        done = runner.invoke(main, ["check", "-c", str(file)])
+
+        _, title, expected, got, mark = done.stdout.splitlines()
+        assert "fails    parser.samples[0] has another result" == title
+        assert f"         expected  the line '{wrong}'" == expected
+        assert f"         got       the line '{cleansed(1).decode()}'" == got
+        assert ("I", "|") == (expected[mark.index("^")], got[mark.index("^")])
 
     @pytest.mark.parametrize(
         "sample", [{"line": "x"}, {"line": "x", "output": "y", "reason": "empty"}, {"output": "x"}]
@@ -267,6 +313,11 @@ class TestCheck:
                 f"sink.topc: unknown key; did you mean sink.topic? ({file}:3)",
                 f"parser.seperator: parser delimited: no option 'seperator'; did you mean 'separator'? ({file}:11)",
                 f"parser: parser delimited: option 'output' is missing: write output: … ({file}:9)",
+                f"offsets.store.path: offset store kafka: no option 'path'; known: none ({file}:19)",
+                f"offsets.mirrors[0].urll: offset store redis: no option 'urll'; did you mean 'url'? ({file}:15)",
+                f"offsets.mirrors[0]: offset store redis: option 'url' is missing: write url: … ({file}:14)",
+                f"offsets.mirrors[1].name: no offset store is called 'reddis'; did you mean 'redis'? ({file}:16)",
+                f"offsets.mirrors[2]: none stores nothing that a tool could read ({file}:17)",
                 f"kafka.linger.mss is unknown to librdkafka: did you mean linger.ms? ({file}:7)",
                 f"kafka.{unknown} is unknown to librdkafka: did you mean fetch.wait.max.ms? (--set kafka.{unknown})",
             ] == [each.removeprefix("configuration: ") for each in done.stderr.splitlines()]
@@ -340,3 +391,14 @@ def test_a_store_outside_transactions_is_refused_for_exactly_once(runner: CliRun
     assert 2 == refused.exit_code
     assert "offsets.store.name is dictionary, which cannot join Kafka's transactions" in refused.stderr
     assert 0 == allowed.exit_code
+
+
+def test_a_store_is_listed_once(runner: CliRunner, tmp_path: Path) -> None:
+    """Two copies of one offset in one place would be one."""
+    file = file_of(TEXT + "offsets.mirrors: [{name: kafka}]\n", tmp_path)
+
+    done = runner.invoke(main, ["lag", "-c", str(file)])
+
+    assert 2 == done.exit_code
+    said = "offsets.mirrors[0]: kafka already holds these offsets; list each store once"
+    assert f"configuration: {said} ({file}:11)\n" == done.stderr

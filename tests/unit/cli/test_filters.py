@@ -37,8 +37,8 @@ def test_each_wrong_filter_is_named_with_its_line(tmp_path: Path) -> None:
     wrong = {"drop": {"field": "ulr", "matches": "^x"}}, {"keep": {"field": "url", "match": "^x"}}
 
     assert [
-        "filter[0]: the parser's lines have no field 'ulr'; did you mean 'url'? (winnow.yaml:3)",
-        "filter[1]: no check 'match' for a filter; did you mean 'matches'? (winnow.yaml:3)",
+        "filter[0]: the parser's lines have no field 'ulr'; did you mean 'url'? (winnow.yaml:4)",
+        "filter[1]: no check 'match' for a filter; did you mean 'matches'? (winnow.yaml:7)",
     ] == [each.replace(f"{tmp_path}/", "") for each in problems(tmp_path, *wrong)]
 
 
@@ -46,11 +46,11 @@ def test_each_wrong_filter_is_named_with_its_line(tmp_path: Path) -> None:
     ("filters", "said"),
     [
         ([DROP, DROP], "filter: 2 filters are called drop-url: give each its own name"),
-        ([DROP | {"keep": {"field": "url", "matches": "x"}}], "filter"),
-        ([{"limit": 0.5}], "filter"),
-        ([DROP | {"limit": 50}], "filter"),
-        ([DROP | {"name": "A b"}], "filter"),
-        ([DROP | {"name": str(number)} for number in range(17)], "filter"),
+        ([DROP | {"keep": {"field": "url", "matches": "x"}}], "filter[0] each must have either drop or keep"),
+        ([{"limit": 0.5}], "filter[0] each must have either drop or keep"),
+        ([DROP | {"limit": 50}], "filter[0].limit must be"),
+        ([DROP | {"name": "A b"}], "filter[0].name must be"),
+        ([DROP | {"name": str(number)} for number in range(17)], "filter must"),
     ],
 )
 def test_what_is_no_filter(tmp_path: Path, filters: list[dict[str, Any]], said: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from app.cli import main
 from app.driver.pause import PauseMark
 from app.errors import NotAllowed
 from app.model import Partition, Pause
+from app.operate.following import Follower
 from tests.fakes.driver import DriverKafka
 from tests.fakes.pauses import PauseOffsets
 from tests.support.configuration import file_of
@@ -29,7 +31,7 @@ def test_who_may_not_look_is_not_told_that_nothing_is_paused(
     kafka = replace(DriverKafka().clients, pauses=PauseMark(store, "clean", ["dead"]))
     monkeypatch.setattr("app.start.clients", lambda _: kafka)
 
-    done = CliRunner().invoke(main, ["resume", "-c", str(file)])
+    done = CliRunner().invoke(main, ["resume", "--no-wait", "-c", str(file)])
 
     assert (3 if trouble else 0) == done.exit_code
     assert (1 if trouble else 0) == store.stored[Partition("dead", 0)].offset
@@ -40,7 +42,7 @@ def test_who_may_not_look_is_not_told_that_nothing_is_paused(
     ("command", "guarantee", "seconds"),
     [("pause", "exactly-once", 10), ("pause", "at-least-once", 30), ("resume", "at-least-once", 10)],
 )
-def test_it_says_how_soon_a_running_service_follows(
+def test_without_waiting_it_says_how_soon_a_running_service_follows(
     command: str, guarantee: str, seconds: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without transactions a pause waits for the end of the round, which lasts three checks."""
@@ -48,7 +50,68 @@ def test_it_says_how_soon_a_running_service_follows(
     kafka = replace(DriverKafka().clients, pauses=PauseMark(PauseOffsets(), "clean", ["dead"]))
     monkeypatch.setattr("app.start.clients", lambda _: kafka)
 
-    done = CliRunner().invoke(main, [command, "-c", str(file)])
+    done = CliRunner().invoke(main, [command, "--no-wait", "-c", str(file)])
 
     assert 0 == done.exit_code, done.output
     assert f"follows within {seconds} s" in done.stdout
+
+
+class Followed:
+    """A service that works, follows within seconds, or has gone."""
+
+    def __init__(self, *, works: bool = True, has_gone: bool = False) -> None:
+        self.works, self.has_gone = works, has_gone
+
+    def paused(self, seconds: float) -> float:
+        return seconds - 4.25
+
+    def resumed(self, seconds: float) -> float:
+        return seconds - 3.25
+
+
+@pytest.mark.parametrize(
+    ("command", "paused", "service", "said", "seconds"),
+    [
+        ("pause", False, Followed(), "the service followed after 5.8 s", 5.75),
+        (
+            "pause",
+            False,
+            Followed(works=False),
+            "no service works for the group, and one that starts stays paused",
+            None,
+        ),
+        ("pause", False, None, "a running service follows within 10 s", None),
+        ("resume", True, Followed(), "the service followed after 6.8 s", 6.75),
+        ("resume", True, Followed(has_gone=True), "no service runs on this machine, where the last one ran", None),
+        ("resume", True, None, "a running service follows within 10 s", None),
+        ("resume", False, Followed(), "it was not paused", None),
+    ],
+)
+def test_it_waits_until_the_service_has_followed(
+    *,
+    command: str,
+    paused: bool,
+    service: Followed | None,
+    said: str,
+    seconds: float | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It says how long that took, and does not wait for what is not there or cannot be seen."""
+    file = file_of(GOOD, tmp_path)
+    monkeypatch.setattr(Follower, "visible", lambda *_: service)
+
+    def winnow(*more: str) -> str:
+        marks = PauseMark(PauseOffsets(), "clean", ["dead"])
+        if paused:
+            marks.set(Pause(5_000, "ops"))
+        monkeypatch.setattr("app.start.clients", lambda _: replace(DriverKafka().clients, pauses=marks))
+        done = CliRunner().invoke(main, [command, "-c", str(file), *more])
+        assert 0 == done.exit_code, done.output
+        return done.stdout
+
+    shown = json.loads(winnow("--json"))
+
+    assert winnow().endswith(f"; {said}\n")
+    assert seconds == shown["followed_seconds"]
+    assert ("pause" == command) is (shown["paused"] is not None)

@@ -54,6 +54,8 @@ def tap(tmp_path: Path, *arguments: str) -> Result:
         (["--from", "earliest"], {A: 2, B: 2}),
         (["--from", "latest"], {A: 10, B: 10}),
         (["--from", "2026-11-22T06:00:00Z"], {A: 5, B: 5}),
+        (["--last", "1h"], {A: 5, B: 5}),
+        (["--since", "10 minutes ago"], {A: 5, B: 5}),
         (["--offset", "4"], {A: 4, B: 4}),
         (["--offset", "99", "--topic", "raw:0"], {A: 10}),
     ],
@@ -88,8 +90,9 @@ def test_a_sample_of_the_records(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--from", "soon"], "configuration: --from: "),
-        (["--from", "earliest", "--offset", "1"], "give either --from or --offset"),
+        (["--from", "soon"], "'soon' is not a time: write "),
+        (["--from", "earliest", "--offset", "1"], "give only one of --since, --last and --offset"),
+        (["--from", "earliest", "--last", "1h"], "give only one of --since, --last and --offset"),
         (["--topic", "row"], "configuration: --topic: 'row' is not a source topic"),
         (["--sample", "0"], "--sample"),
     ],

@@ -86,6 +86,44 @@ class TestOrigins:
         assert problem.endswith("(WINNOW_LOG_LEVEL)")
 
 
+class TestLists:
+    def test_each_key_of_each_item_is_named(self, file: Path) -> None:
+        """Every mistake in a list is told at once, with its line and the nearest name."""
+        file.write_text(
+            file.read_text()
+            + """\
+parser:
+  samples:
+    - line: a
+      outptu: b
+      output: c
+    - {line: a}
+    - line: [a]
+      reason: empty
+    - x
+offsets.mirrors:
+  -
+    nam: redis
+"""
+        )
+
+        assert [
+            "offsets.mirrors[0].name is missing (winnow.yaml:22)",
+            "parser.samples[0].outptu: unknown key; did you mean parser.samples[0].output? (winnow.yaml:14)",
+            "parser.samples[1] must have either an output or a reason (winnow.yaml:16)",
+            "parser.samples[2].line must be text, not [a] (winnow.yaml:17)",
+            "parser.samples[3] must be a section with keys and values, not 'x' (winnow.yaml:19)",
+        ] == problems(file)
+
+    def test_what_is_no_list(self, file: Path) -> None:
+        """The form that it must have is shown."""
+        form = "[{line: ..., output: ..., reason: ...}]"
+
+        found = problems(file, "parser.samples=x")
+
+        assert [f"parser.samples must be a list of sections, such as {form}, not 'x' (--set parser.samples)"] == found
+
+
 class TestMissing:
     def test_a_missing_key_is_named_with_the_places_to_set_it(self, file: Path) -> None:
         """The message names the missing key and where to set it."""
@@ -103,30 +141,17 @@ class TestMissing:
 
     def test_without_a_file_every_required_key_is_named(self) -> None:
         """Every required key is named, and a file comes first among the places to set it."""
-        found = problems(None)
+        found = problems(None, "log.level=info")
 
         assert "group.id is missing: set it in a file (-c), as WINNOW_GROUP_ID, or with --set group.id=..." == found[0]
         assert ["group.id", "sink.topic", "dead.letters.topic"] == [one.partition(" ")[0] for one in found[:3]]
         assert 5 == len(found)
 
+    def test_without_anything_the_file_is_missing(self) -> None:
+        """Five missing keys would hide it; the defaults of an image are no configuration, and nor is the file's name."""
+        found = problems(None, WINNOW_DEFAULT__HTTP__ADDRESS="0.0.0.0", WINNOW_CONFIG="")  # what the image has
 
-class TestNesting:
-    def test_a_dotted_key_that_should_be_nested_is_corrected(self, file: Path) -> None:
-        """A dot does not make a section in the file; the message shows the nested form."""
-        file.write_text(file.read_text() + "offsets.store.name: x\n")
-
-        assert [
-            (
-                "offsets.store.name: unknown key; write offsets: {store: {name: ...}}, "
-                "or WINNOW_OFFSETS__STORE__NAME in the environment (winnow.yaml:11)"
-            )
-        ] == problems(file)
-
-    def test_a_variable_with_one_underscore_is_corrected(self, file: Path) -> None:
-        """A section needs two underscores; the message shows the right name."""
-        (problem,) = problems(file, WINNOW_KAFKA_LINGER_MS="5")
-
-        assert "write kafka: {linger.ms: ...}, or WINNOW_KAFKA__LINGER_MS in the environment" in problem
+        assert ["there is none: name a file with -c or in WINNOW_CONFIG, or write ./winnow.yaml"] == found
 
 
 class TestSecrets:
@@ -140,9 +165,11 @@ class TestSecrets:
             ("spark={spark.ssl.keyPassword: [hunter2]}", "spark.spark.ssl.keyPassword must be text"),
             (
                 "offsets.mirrors=redis://:hunter2@h",
-                "offsets.mirrors must be a list of stores, such as [{name: redis, ...}]",
+                "offsets.mirrors must be a list of sections, such as [{name: ...}]",
             ),
-            ("offsets.mirrors=[{url: hunter2}]", "offsets.mirrors must be a list of stores"),
+            ("offsets.mirrors=[{url: hunter2}]", "offsets.mirrors[0].name is missing (--set offsets.mirrors)"),
+            ("offsets.mirrors=[hunter2]", "offsets.mirrors[0] must be a section with keys and values"),
+            ("offsets.mirrors=[{name: [hunter2]}]", "offsets.mirrors[0].name must be text (--set"),
         ],
     )
     def test_a_value_of_kafka_or_spark_is_never_repeated(self, file: Path, flag: str, answer: str) -> None:

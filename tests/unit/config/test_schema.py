@@ -49,6 +49,7 @@ def _found(name: str) -> dict[str, Any]:
         {"commit.interval": "500ms", "round.interval": 10},
         {"source": {"topics": "a,b"}, "kafka": {"linger.ms": 5, "enable.ssl.certificate.verification": True}},
         {"starting.offsets": {"by.duration": "2h"}},
+        {"lineage.headers": True, "kafka.linger.ms": 5, "dead.letters.breaker": {"ratio": 0.5}},
         {"starting.offsets": "latest", "parser": {"name": "delimited", "fields": ["a"], "separator": ","}},
         {"offsets": {"mirrors": [{"name": "redis", "url": "redis://cache"}]}},
         {"parser": {"samples": [{"line": "", "reason": "empty"}]}},

@@ -185,7 +185,9 @@ class TestLaidOpen:
         written["offsets"] = {"mirrors": [{"name": "redis", "url": url} for url in urls]}
         file.write_text(yaml.safe_dump(written))
         file.chmod(0o604)
-        lines = {text.strip().partition(":")[0]: at for at, text in enumerate(file.read_text().splitlines(), 1)}
+        texts = file.read_text().splitlines()
+        lines = {text.strip().partition(":")[0]: at for at, text in enumerate(texts, 1)}
+        in_list = next(at for at, text in enumerate(texts, 1) if "hunter2@h" in text)
 
         said = exposed_secrets(read(file, ["sink.kafka={bootstrap.servers: h, sasl.password: hunter2}"], {}))
 
@@ -194,7 +196,7 @@ class TestLaidOpen:
             "secrets are stored where others may see them: "
             f"kafka.ssl.key.password ({file}:{lines['ssl.key.password']}): use ssl.key.password.file: /path; "
             "sink.kafka.sasl.password (--set sink.kafka): use sasl.password.file: /path; "
-            f"offsets.mirrors.0.url ({file}:{lines['mirrors']}): "
+            f"offsets.mirrors.0.url ({file}:{in_list}): "
             "remove the password from the URL, and use password.file: /path; "
             f"spark.spark.authenticate.secret ({file}:{lines['spark.authenticate.secret']}): "
             "use spark.authenticate.secret.file: /path on Kubernetes, "

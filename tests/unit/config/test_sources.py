@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from app.config import FromDuration, FromTimestamp, load, read
+from app.config.sources import gather
 from app.model import Guarantee
 from tests.unit.config.good import problems
 
@@ -148,6 +150,87 @@ class TestValues:
         config = load(file, ["offsets.store.name=file"], {"WINNOW_OFFSETS__STORE__PATH": "/var/offsets"})
 
         assert ("file", {"path": "/var/offsets"}) == (config.offsets.store.name, config.offsets.store.options)
+
+
+class TestForms:
+    """A dot between a section and its key means the same as a nested section."""
+
+    @pytest.mark.parametrize(
+        ("written", "keys", "value"),
+        [
+            ("lineage.headers: true", ("lineage", "headers"), True),
+            ("lineage: {headers: true}", ("lineage", "headers"), True),
+            ("source.flume.headers: [host]", ("source", "flume.headers"), ["host"]),
+            ("source: {flume: {headers: [host]}}", ("source", "flume.headers"), ["host"]),
+            ("source: {topics: {pattern: x}}", ("source", "topics.pattern"), "x"),
+            ("dead.letters.breaker.ratio: 0.5", ("dead.letters", "breaker", "ratio"), 0.5),
+            ("dead: {letters: {breaker.ratio: 0.5}}", ("dead.letters", "breaker", "ratio"), 0.5),
+            ("max: {rate: {per.partition: 5}}", ("max.rate.per.partition",), 5),
+            ("starting: {offsets: {by.duration: 2h}}", ("starting.offsets", "by.duration"), "2h"),
+            ("offsets.store: {name: redis}", ("offsets", "store", "name"), "redis"),
+            ("offsets: {store.url: x}", ("offsets", "store", "url"), "x"),
+            ("parser.checks: {a.b: {c: d}}", ("parser", "checks", "a.b", "c"), "d"),
+            ("kafka.linger.ms: 012", ("kafka", "linger.ms"), "012"),
+            ("sink: {kafka.sasl.password: 012}", ("sink", "kafka", "sasl.password"), "012"),
+            ("spark.spark.x.y: 1_0", ("spark", "spark.x.y"), "1_0"),
+        ],
+    )
+    def test_a_key_in_the_file(self, file: Path, written: str, keys: tuple[str, ...], value: object) -> None:
+        """Each form has one meaning, its line, and stays verbatim among properties."""
+        file.write_text(f"{written}\n")
+
+        tree = gather(file, (), {})
+
+        found: Any = tree.values
+        for key in keys:
+            found = found[key]
+        assert value == found
+        assert "winnow.yaml:1" == tree.origins[keys]
+
+    @pytest.mark.parametrize(
+        ("variable", "keys"),
+        [
+            ("WINNOW_LINEAGE_HEADERS", ("lineage", "headers")),
+            ("WINNOW_GROUP__ID", ("group.id",)),
+            ("WINNOW_KAFKA_LINGER_MS", ("kafka", "linger.ms")),
+            ("WINNOW_SOURCE__TOPICS__PATTERN", ("source", "topics.pattern")),
+        ],
+    )
+    def test_a_variable(self, variable: str, keys: tuple[str, ...]) -> None:
+        """One underscore or two."""
+        assert variable == gather(None, (), {variable: "1"}).origins[keys]
+
+    def test_both_forms_merge(self, file: Path) -> None:
+        """A section may be written in parts."""
+        file.write_text(file.read_text() + "sink.key: houseid\ndead.letters.breaker: {ratio: 0.5}\n")
+
+        config = load(file, ["dead.letters={breaker.minimum: 5}"], {})
+
+        assert ("clean-logs", "houseid") == (config.sink.topic, config.sink.key)
+        assert (0.5, 5) == (config.dead_letters.breaker.ratio, config.dead_letters.breaker.minimum)
+
+    @pytest.mark.parametrize(
+        ("written", "name"),
+        [
+            ("sink.topic: x", "sink.topic is set twice: keep one (winnow.yaml:6 and winnow.yaml:11)"),
+            ("group: {id: x}", "group.id is set twice: keep one (winnow.yaml:1 and winnow.yaml:11)"),
+            (
+                "starting.offsets.timestamp: 5\nstarting.offsets: earliest",
+                "starting.offsets is set twice: keep one (winnow.yaml:12 and winnow.yaml:11)",
+            ),
+        ],
+    )
+    def test_a_key_in_both_forms_is_there_twice(self, file: Path, written: str, name: str) -> None:
+        """Both lines are named, as for a key that is there twice in one form."""
+        file.write_text(f"{file.read_text()}{written}\n")
+
+        assert [name] == problems(file)
+
+    def test_two_variables_of_one_key(self) -> None:
+        """Neither of them wins by chance."""
+        found = problems(None, WINNOW_LOG_LEVEL="info", WINNOW_LOG__LEVEL="debug")
+
+        assert ["log.level is set twice: keep one (WINNOW_LOG_LEVEL and WINNOW_LOG__LEVEL)"] == found
 
 
 class TestOrigins:

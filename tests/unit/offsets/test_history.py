@@ -12,7 +12,6 @@ from app.model import Partition, Topic
 from app.offsets.contract import PastOffsets
 from app.offsets.history import moves_back, written
 from app.offsets.metadata import Counts, OffsetMetadata
-from app.times import milliseconds_of, time_of
 from tests.fakes import FakeKafka, FakeOffsets
 
 A0 = Partition("a", 0)
@@ -27,21 +26,6 @@ class Past:
     def history(self, topic: str, most: int, until: int | None = None) -> Sequence[PastOffsets]:
         known = [each for name, each in self.entries if name == topic and (until is None or each.time <= until)]
         return sorted(known, key=lambda each: -each.time)[:most]
-
-
-@pytest.mark.parametrize(
-    "text", ["2026-11-22T06:12:03.123Z", "2026-11-22 06:12:03.123", "2026-11-22T07:12:03.123+01:00", "1795327923123"]
-)
-def test_a_time_can_be_written_in_several_ways(text: str) -> None:
-    """A listed time can be given back, and so can milliseconds and other zones."""
-    assert 1795327923123 == milliseconds_of(text)
-    assert time_of(1795327923123) == "2026-11-22T06:12:03.123Z"
-
-
-def test_what_is_no_time_is_refused() -> None:
-    """Text that is not a time is an error."""
-    with pytest.raises(ValueError, match="yesterday"):
-        milliseconds_of("yesterday")
 
 
 def test_an_entry_is_a_line() -> None:

@@ -7,7 +7,7 @@ import pytest
 from app.model import CommittedOffset, Owner, Partition, Watermarks
 from app.offsets.metadata import Counts, OffsetMetadata
 from app.operate.lag import NO_ANSWER, PartitionLag
-from app.operate.resets import NO_OFFSET, Goal, Reset, Target, chosen, resets, seconds_of
+from app.operate.resets import NO_OFFSET, Goal, Reset, Target, chosen, resets
 from tests.fakes.driver import DriverKafka
 
 A, B = Partition("raw", 0), Partition("raw", 1)
@@ -131,16 +131,3 @@ def test_what_is_not_there_is_named(wanted: str, answer: str) -> None:
     """A typo must not reset all partitions."""
     with pytest.raises(ValueError, match="^" + answer):
         chosen([wanted], PARTITIONS)
-
-
-@pytest.mark.parametrize(("text", "seconds"), [("2h", 7200), ("90", 90), ("PT2H", 7200), ("p1dt30m", 88_200)])
-def test_durations(text: str, seconds: float) -> None:
-    """As in the configuration and in kafka-consumer-groups."""
-    assert seconds == seconds_of(text)
-
-
-@pytest.mark.parametrize("text", ["soon", "P", "-2h"])
-def test_what_is_no_duration(text: str) -> None:
-    """An invalid duration is an error, not zero."""
-    with pytest.raises(ValueError, match="valid"):
-        seconds_of(text)

@@ -187,6 +187,13 @@ def test_the_problems_of_options(options: dict[str, object], found: list[tuple[s
     assert all(problem.startswith(begin) for (_, problem), (_, begin) in zip(told, found, strict=True)), told
 
 
+def test_a_misspelt_option_hides_no_other_problem() -> None:
+    """Its value counts as that of the nearest name; without a near name it counts as not written."""
+    told = problems("delimited", {"feilds": ["a"], "output": "{b}", "whatever": 1})
+
+    assert ["feilds", "whatever", "", "output"] == [option for option, _ in told], told
+
+
 def test_a_parser_tells_every_problem_of_its_values() -> None:
     """The first word names the option."""
     told = problems("delimited", {"fields": ["a"], "output": 5, "separator": ""})

@@ -1,0 +1,134 @@
+"""
+Finds out when a running service has followed a pause, or the end of one.
+
+Its status page says so if it can be reached. Otherwise the committed offsets show it: while a task works, at least one
+of them moves each second, and all stand still while the service is paused.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from app.config import Config
+from app.driver.clients import Clients
+from app.errors import NotFollowed, NotUsable, Unreachable
+from app.model import NOBODY
+from app.offsets.contract import is_local
+from app.operate import served
+from app.operate.running import WatchedOffsets
+from app.runtime import REAL, Runtime, Timings
+from app.status.snapshot import Phase
+
+LOOK_SECONDS = 0.25
+AT_WORK = (Phase.RUNNING, Phase.LEAVING)
+
+
+class Follower:
+    """
+    A service that may follow.
+
+    Args:
+        commits: the group's committed offsets; None if they do not show what the service does.
+        url: where it serves its status page; empty if that is not known.
+
+    Raises:
+        Unreachable, NotUsable: Kafka or a store does not answer, or rejects the request.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        timings: Timings,
+        commits: WatchedOffsets | None,
+        url: str,
+        *,
+        runtime: Runtime = REAL,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> None:
+        self._group = config.group_id
+        self._signs = timings.signs_of_life(config.commit_interval)
+        self._slack = timings.start
+        self._commits = commits
+        self._url = url
+        self._runtime = runtime
+        self._sleep = sleep
+
+    @classmethod
+    def visible(cls, config: Config, clients: Clients, url: str) -> Follower | None:
+        """Return the service if anything shows what it does: its page, or offsets outside its own process."""
+        service = cls(config, clients.timings, _commits(config, clients), url or served.address(config))
+        return None if service._commits is None and service._page() is None else service
+
+    @property
+    def works(self) -> bool:
+        """Whether a service works for the group now, or is paused as its page says."""
+        if (page := self._page()) is not None:
+            return page["paused"] is not None or page["phase"] in AT_WORK
+        return self._within(self._signs, lambda _: self._moved()) is not None
+
+    @property
+    def has_gone(self) -> bool:
+        """Whether the last run was on this machine and its page does not answer; of others, nothing is known."""
+        last = NOBODY if self._commits is None else self._commits.owner
+        return bool(self._url) and last.host == self._runtime.host and self._page() is None
+
+    def paused(self, seconds: float) -> float:
+        """Wait until the service is paused, and return after how many seconds. Raises NotFollowed if it is late."""
+        still = 0.0
+
+        def stands_still(now: float) -> bool:
+            nonlocal still
+            if (page := self._page()) is not None:
+                still = now
+                return page["paused"] is not None
+            if self._moved():
+                still = now
+            return now - still >= self._signs
+
+        if self._within(seconds + self._slack, stands_still) is None:
+            raise NotFollowed.within(seconds + self._slack, "the service still works")
+        return still
+
+    def resumed(self, seconds: float) -> float:
+        """Wait until the service works, and return after how many seconds. Raises NotFollowed if it is late."""
+
+        def moves(_: float) -> bool:
+            if (page := self._page()) is not None:
+                return page["paused"] is None
+            return self._moved()
+
+        took = self._within(seconds + self._slack, moves)
+        if took is None:
+            raise NotFollowed.within(seconds + self._slack, "no service works for the group")
+        return took
+
+    def _within(self, seconds: float, has_happened: Callable[[float], bool]) -> float | None:
+        """Look until something has happened; return after how many seconds, and None if it has not within `seconds`."""
+        began = self._runtime.monotonic()
+        while (now := self._runtime.monotonic() - began) < seconds:
+            if has_happened(now):
+                return now
+            self._sleep(LOOK_SECONDS)
+        return None
+
+    def _moved(self) -> bool:
+        return self._commits is not None and self._commits.moved() is not None
+
+    def _page(self) -> dict[str, Any] | None:
+        """Return what the service's page says; None if the page cannot be reached."""
+        try:
+            return served.status(self._url, self._group) if self._url else None
+        except (NotUsable, Unreachable):
+            return None
+
+
+def _commits(config: Config, clients: Clients) -> WatchedOffsets | None:
+    """Return the group's offsets; None without those of other processes, or if the source's cluster is away."""
+    if is_local(clients.offsets) and clients.copies is None:
+        return None
+    try:
+        return WatchedOffsets(config, clients)
+    except (NotUsable, Unreachable):
+        return None
