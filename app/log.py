@@ -50,6 +50,7 @@ def configure(level: str = "info", **context: object) -> None:
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
         # One write a line: workers of an executor share stderr, and an unbuffered `print` writes the line end apart.
-        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
+        # The stderr of the moment: while a progress bar is shown, that is one which writes above the bar.
+        logger_factory=lambda *_: structlog.WriteLogger(sys.stderr),
         cache_logger_on_first_use=False,
     )

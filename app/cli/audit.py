@@ -9,7 +9,7 @@ import click
 
 from app.cli.layout import View
 from app.cli.options import Period, clients, configured, ranged, shown
-from app.cli.tables import progress
+from app.cli.tables import steps
 from app.config import Config
 from app.model import Partition
 from app.operate.audit import Readers, Scope
@@ -47,8 +47,8 @@ def audit(settings: Config, *, times: Period, sample: float | None) -> View:
     scope = Scope.of(settings, kafka, max(0, times.since), times.until, sample)
     source, output = (records(cluster, settings.group_id) for cluster in (settings.kafka, settings.output_kafka))
     readers = Readers(source, output, kafka.topics, kafka.destinations)
-    with fates(scope.tasks) as cleanse, progress("auditing", scope.length) as advance:
-        verdicts = scope.audit(cleanse, readers, advance)
+    with fates(scope.tasks) as cleanse, steps() as step:
+        verdicts = scope.audit(cleanse, readers, step)
     return _view(settings.group_id, scope.left_out, scope.judged, verdicts, sample)
 
 

@@ -45,7 +45,7 @@ def doctor(file: Path | None, assignments: tuple[str, ...], url: str, bundle: Pa
 
     loaded = read(file, assignments, client_rules())
     patient = Doctor(loaded, _instruments(loaded), url)
-    with progress("examining", len(patient.parts)) as advance:
+    with progress("examining", len(patient.parts), "parts") as advance:
         report = patient.examine(advance)
     click.echo(json.dumps(report.as_json(), ensure_ascii=False) if as_json else "\n".join(_lines(report)))
     if bundle is not None:

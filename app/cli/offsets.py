@@ -110,8 +110,8 @@ def reset(
     if feasible and not dry_run:
         if not yes and _is_terminal():
             _ask(_view(settings.group_id, planned, done=False))
-        with progress("setting offsets", len(planned)) as done:
-            carry_out(planned, clients, settings, done)
+        with progress("setting offsets", len(planned), "partitions") as done:
+            carry_out(planned, clients, settings, partial(done, 1))
     return _view(settings.group_id, planned, done=feasible and not dry_run)
 
 

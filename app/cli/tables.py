@@ -10,7 +10,16 @@ from functools import partial
 
 import click
 from rich.console import Console
-from rich.progress import Progress
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TaskProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
 
 from app.cli.layout import View, fitted
 from app.errors import Unreachable
@@ -57,11 +66,44 @@ def repeat(look: Callable[[], View], seconds: float, *, as_json: bool) -> int:
 
 
 @contextlib.contextmanager
-def progress(doing: str, total: int) -> Iterator[Callable[..., object]]:
-    """Show a progress bar on a terminal; yield the function that advances it."""
+def steps(unit: str = "offsets") -> Iterator[Callable[[str, int], Callable[[int], object]]]:
+    """
+    Show a progress bar on a terminal, and nothing elsewhere.
+
+    Yield the function that begins a step: it receives what is done and how much there is, and returns what advances it.
+    """
     console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-        yield partial(bar.advance, bar.add_task(doing, total=total))
+    with Progress(*_columns(), console=console, transient=True, disable=not console.is_terminal) as bar:
+
+        def step(doing: str, total: int) -> Callable[[int], object]:
+            for task in bar.task_ids:
+                bar.remove_task(task)
+            return partial(bar.advance, bar.add_task(doing, total=total, unit=unit))
+
+        yield step
+
+
+def _columns() -> Iterator[ProgressColumn]:
+    """Yield what stands in a progress bar: what is done, how much of it, how fast, and how long it will take."""
+    yield TextColumn("{task.description}")
+    yield BarColumn(20)
+    yield TaskProgressColumn()
+    yield RateColumn()
+    yield TimeRemainingColumn()
+
+
+class RateColumn(ProgressColumn):
+    """How many are done per second."""
+
+    def render(self, task: Task) -> Text:
+        return Text(f"{task.speed:,.0f} {task.fields['unit']}/s" if task.speed else "")
+
+
+@contextlib.contextmanager
+def progress(doing: str, total: int, unit: str = "offsets") -> Iterator[Callable[[int], object]]:
+    """Show a progress bar for one step; yield the function that advances it."""
+    with steps(unit) as step:
+        yield step(doing, total)
 
 
 def _console() -> Console:

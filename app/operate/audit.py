@@ -17,7 +17,7 @@ from app.operate.judging import Judge, Log, Verdict
 from app.operate.lag import FirstRecords, PartitionLag, offsets_of
 from app.operate.matching import Matching
 from app.operate.ranges import Asked, LeftOut, Range, Routing, distinct, newest, packed, ranges, sampled, together
-from app.operate.reading import Cleanse, Reader, Span, read, whole
+from app.operate.reading import Cleanse, Reader, Span, advancing, read, whole
 from app.records import Record
 
 STABLE_SECONDS, LOOK_SECONDS = 30.0, 0.2
@@ -25,6 +25,13 @@ MOST = 10_000_000
 """How many records are compared together, in about 0.6 GB of memory."""
 DEPTH = 20_000
 """How many records a sample of the newest reads of each output partition, as far as they are in order of time."""
+
+
+Step = Callable[[str, int], Callable[[int], object]]
+
+
+def no_step(_doing: str, _offsets: int) -> Callable[[int], object]:
+    return lambda _done: None
 
 
 class End(NamedTuple):
@@ -57,7 +64,8 @@ class Auditor:
     """
     Compares source partitions with their output; see `Scope`.
 
-    `ends` has the output partitions with a leader. `advance` receives the number of judged records of each batch.
+    `ends` has the output partitions with a leader. `step` begins a part of the work: it receives what that is and how
+    many offsets it has, and returns what receives how many are done.
     """
 
     cleanse: Cleanse
@@ -65,7 +73,7 @@ class Auditor:
     routing: Routing
     ends: Mapping[Partition, End]
     times: tuple[int, float] | None
-    advance: Callable[[int], object] = lambda _: None
+    step: Step = no_step
 
     def compare(self, sources: Collection[Partition], judged: Mapping[Partition, Range]) -> Verdict:
         """
@@ -78,7 +86,6 @@ class Auditor:
         matching = Matching(judged, self.routing, self.times, sources)
         for records in self._source_records({each: found.known for each, found in judged.items()}):
             matching.expect(self.cleanse.of(records))
-            self.advance(sum(each.offset in judged[each.partition] for each in records))
         matching.expected.seal()
         logs = self._match(matching, sources)
         starts = {each: marks.log_start for each, marks in self.readers.sources.watermarks(sources).items()}
@@ -90,9 +97,10 @@ class Auditor:
 
     def _source_records(self, spans: Mapping[Partition, Sequence[Span]]) -> Iterator[list[Record]]:
         """Yield the records of each partition's spans, reading all partitions in parallel."""
+        advance = self.step("reading the source", sum(span.length for of_one in spans.values() for span in of_one))
         for number in range(max(map(len, spans.values()), default=0)):
             now = {each: of_one[number] for each, of_one in spans.items() if number < len(of_one)}
-            yield from read(self.readers.source, now)
+            yield from advancing(read(self.readers.source, now), now, advance)
 
     def _match(self, matching: Matching, sources: Collection[Partition]) -> dict[Partition, Log]:
         """Read the output that may belong to the range; return the state of its partitions."""
@@ -125,7 +133,8 @@ class Auditor:
         self, starts: Mapping[Partition, int], ends: Mapping[Partition, int], take: Callable[[Record], object]
     ) -> None:
         spans = {each: Span(start, ends[each]) for each, start in starts.items() if each in ends}
-        for records in read(self.readers.output, spans):
+        advance = self.step("comparing the output", sum(each.length for each in spans.values()))
+        for records in advancing(read(self.readers.output, spans), spans, advance):
             for record in records:
                 take(record)
 
@@ -314,9 +323,9 @@ class Scope(NamedTuple):
         """How many offsets are judged."""
         return sum(each.offsets for each in self.judged.values())
 
-    def audit(self, cleanse: Cleanse, readers: Readers, advance: Callable[[int], object]) -> list[Verdict]:
+    def audit(self, cleanse: Cleanse, readers: Readers, step: Step = no_step) -> list[Verdict]:
         """Compare the source with the output. Raises ConfigError if that takes too much memory; see `Auditor`."""
-        auditor = Auditor(cleanse, readers, self.routing, self.ends, self.times, advance)
+        auditor = Auditor(cleanse, readers, self.routing, self.ends, self.times, step)
         return [
             auditor.compare(sources, {each: self.judged[each] for each in sources if each in self.judged})
             for sources in self._packs()

@@ -23,7 +23,7 @@ from app.headers import REPLAYS, SOURCE, TOPIC_ID
 from app.model import NOBODY, CommittedOffset, Partition, TaskConfig
 from app.operate.dead_letters import DeadLetterReader, Letter, Selection
 from app.operate.ledger import Remainder, ReplayLedger, Waiting
-from app.operate.reading import Cleanse, Reader, Span, read, whole
+from app.operate.reading import Cleanse, Reader, Span, advancing, read, whole
 from app.operate.replay import refuse_own_topics
 from app.records import Fate, OutgoingRecord, Record
 from app.topics import LEDGER, PARKING, OwnTopics
@@ -136,15 +136,16 @@ class DeadLetterReplay:
     def run(
         self, span: Remainder, batches: Iterable[Sequence[Record]], writer: PartitionWriter
     ) -> Iterator[tuple[int, int]]:
-        """Replay a partition; yield the numbers replayed and read after each batch."""
+        """Replay a partition; yield after each batch how many were replayed and how many offsets passed."""
         self._span, self._left_at = span, span.first_left
-        writer.commit([], span.begin, self._metadata(span.begin))  # positions only grow
+        writer.commit([], at := span.begin, self._metadata(span.begin))  # positions only grow
         for records in batches:
             if records:
                 position = records[-1].offset + 1
                 if fates := self._fates(records):
                     self._commit(fates, position, writer)
-                yield len(fates), len(records)
+                yield len(fates), position - at
+                at = position
             if self.is_enough():
                 return
         writer.commit([], span.end, self._metadata(span.end))
@@ -274,9 +275,9 @@ class Session:
         for partition in self._watermarks:
             span = self._span(partition, positions.get(partition))
             advance(span.begin - self._wanted[partition].begin)
-            for records in self._batches(span):
+            at = {partition: Span(span.begin, span.end)}
+            for records in advancing(self._batches(span), at, advance):
                 self.replay.dry_run(records)
-                advance(len(records))
                 if self.replay.is_enough():
                     return
 

@@ -246,7 +246,7 @@ class Doctor:
             return "no committed record is recent enough"
         readers = Readers(self._with.source, self._with.output, self._clients.topics, self._clients.destinations)
         with self._with.cleanse(scope.tasks) as cleanse:
-            verdicts = scope.audit(cleanse, readers, lambda _: None)
+            verdicts = scope.audit(cleanse, readers)
         findings = [each for verdict in verdicts for each in verdict.findings]
         _say(say, symptoms.of_audit(findings, self._config.delivery_guarantee, scope.since))
         return _audited(verdicts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
 from app.errors import Unreachable
@@ -46,6 +46,18 @@ def read(reader: Reader, spans: Mapping[Partition, Span]) -> Iterator[list[Recor
     """Yield the records of these spans, reading all partitions in parallel."""
     starts, ends = ({partition: span[side] for partition, span in spans.items()} for side in (0, 1))
     return filter(None, reader.batches(starts, ends))
+
+
+def advancing(
+    batches: Iterable[list[Record]], spans: Mapping[Partition, Span], advance: Callable[[int], object]
+) -> Iterator[list[Record]]:
+    """Yield the records of these spans; `advance` receives how many offsets are passed, those without a record, too."""
+    at = {each: span.begin for each, span in spans.items()}
+    for records in batches:
+        yield records
+        now = {each.partition: each.offset + 1 for each in records}
+        advance(sum(offset - at[each] for each, offset in now.items()))
+        at |= now
 
 
 def span_between(marks: Watermarks, begin: int | None, end: int | None) -> Span:

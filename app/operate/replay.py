@@ -165,7 +165,7 @@ class Replay:
         assignment = Assignment(self.tasks, ranges, AS_LONG_AS_IT_TAKES, deadline=0, isolate=True)
         working, done = REAL.background(lambda: work(assignment)), 0
         while not wait([working], LOOK_SECONDS).done:
-            now = self._done()
+            now = max(done, self._done())
             advance(now - done)
             done = now
         return {receipt.partition: receipt for receipt in working.result()}

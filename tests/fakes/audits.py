@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from app.headers import Header
 from app.model import Destination, Partition, Watermarks
-from app.operate.audit import Auditor, End, Readers
+from app.operate.audit import Auditor, End, Readers, Step, no_step
 from app.operate.judging import Verdict
 from app.operate.ranges import Range, Routing
 from app.records import Fate, OutgoingRecord, Record
@@ -149,14 +149,14 @@ class AuditedTopics:
         ]
         return [*lines, *(each._replace(offset=at) for at, each in enumerate(self.letters))]
 
-    def audit(self) -> Verdict:
+    def audit(self, step: Step = no_step) -> Verdict:
         """Return the result of an audit."""
         source = Topic(self.source, self.starts, self.lost)
         output = Topic(self.placed(), dict(zip((CLEAN, DEAD), self.taken, strict=True)), self.lost)
         places = {CLEAN, DEAD, *(each.partition for each in self.lines)}
         ends = {each: End(marks.high_watermark, self.stable) for each, marks in output.watermarks(places).items()}
         readers = Readers(source, output, source, output)  # type: ignore[arg-type]  # all that an audit needs of topics
-        return Auditor(FakeCleanse(), readers, self.routing, ends, self.times).compare([RAW, OTHER], self.ranges)
+        return Auditor(FakeCleanse(), readers, self.routing, ends, self.times, step).compare([RAW, OTHER], self.ranges)
 
     def with_layout(self, **changes: object) -> AuditedTopics:
         """Return a copy with other topics or marks."""

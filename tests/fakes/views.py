@@ -85,7 +85,7 @@ def _of(module: str) -> Any:
 
 def _lag(at: Partition, host: str = "winnow-driver-6f7d9c8b5-x2x4q", done: int = 0) -> PartitionLag:
     offset = START + at.number + done
-    counts = Counts(LAG + done, LAG - 1 + done, {"houseid": LAG})
+    counts = Counts(LAG + done, LAG - 2 + done, {"houseid": 1}, filtered={"adverts": 1})
     metadata = OffsetMetadata("id", LAG, counts, owner=Owner(NOW, host, SINK, 3), blocked="")
     end = offset + LAG + at.number
     marks = Watermarks(0 if at.number % 3 else offset + 5, end, end + at.number)
@@ -115,7 +115,7 @@ def _audit(places: list[Partition]) -> View:
     ]
     judged = {each: Range([Span(START, START + LAG)], [Span(START, START + LAG)]) for each in places}
     left_out = [LeftOut(Why.EXPIRED, each, LAG) for each in places]
-    verdict = Verdict(LAG, 0, LAG, found, Counter({Why.COMPACTED: LAG}))
+    verdict = Verdict(LAG, LAG, LAG, found, Counter({Why.COMPACTED: LAG}))
     view: View = _of("audit")._view(GROUP, left_out, judged, [verdict], None)
     return view
 
@@ -128,8 +128,9 @@ def _replay(places: list[Partition], *, done: bool) -> View:
             START,
             START + LAG,
             LAG,
-            LAG - 1,
-            {"houseid": 1},
+            LAG - 2,
+            dead={"houseid": 1},
+            filtered={"adverts": 1},
             outcome=Outcome.BLOCKED,
             error="its record is too large",
         )

@@ -60,3 +60,14 @@ def test_each_line_is_written_at_once() -> None:
 
     assert written.endswith("\n")
     assert "round" == json.loads(written)["event"]
+
+
+def test_a_line_goes_where_stderr_leads_now() -> None:
+    """A progress bar puts a file in its place that writes above the bar; the line would tear the bar otherwise."""
+    program = (
+        "import io, json, sys, structlog; from app import log; log.configure('info'); l = structlog.get_logger();"
+        "sys.stderr = above = io.StringIO(); l.info('round'); print(json.loads(above.getvalue())['event'])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert ("round\n", "") == (done.stdout, done.stderr)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
+from rich.progress import Task
 
 from app.cli.layout import View
-from app.cli.tables import repeat, show
+from app.cli.tables import RateColumn, progress, repeat, show, steps
 from app.errors import Unreachable
 
 VIEW = View(("TOPIC", "#LAG"), [("raw", 5), ("a-long-name", None)], {"lag": 5}, code=1, footer="lag 5")
@@ -58,3 +61,32 @@ def test_to_watch_goes_on_while_kafka_is_away(
     printed = capsys.readouterr()
     assert [{"lag": 5}] * 2 == [json.loads(line) for line in printed.out.splitlines()]
     assert "winnow: no answer\n" == printed.err
+
+
+def test_a_progress_bar_has_a_rate_and_an_end(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a terminal, on stderr; a step replaces the one before it."""
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    monkeypatch.setenv("COLUMNS", "80")
+
+    with steps() as step:
+        step("reading", 100)(50)
+        step("comparing", 10)(10)
+
+    out, err = capsys.readouterr()
+    assert "" == out
+    assert ("comparing", "100%", "0:00:00") == tuple(word for word in ("comparing", "100%", "0:00:00") if word in err)
+    assert (
+        "1,235 offsets/s"
+        == RateColumn().render(cast("Task", SimpleNamespace(speed=1234.6, fields={"unit": "offsets"}))).plain
+    )
+    assert "" == RateColumn().render(cast("Task", SimpleNamespace(speed=None))).plain
+
+
+def test_elsewhere_there_is_no_progress_bar(capsys: pytest.CaptureFixture[str]) -> None:
+    """A log or a pipe gets no control characters."""
+    with progress("reading", 100) as advance:
+        advance(50)
+
+    assert ("", "") == capsys.readouterr()

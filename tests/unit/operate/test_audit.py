@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
@@ -173,6 +173,20 @@ class TestMatching:
         ):
             with pytest.raises(WinnowError, match=r"more than 1 records of raw or lines of clean.*--sample"):
                 AuditedTopics(records, lines, letters, {RAW: WHOLE}, (0, math.inf), LINEAGE).audit()
+
+    def test_each_step_says_how_much_there_is(self) -> None:
+        """First the source is read, then the output; all offsets of a step are done at its end."""
+        begun: list[tuple[str, int, list[int]]] = []
+
+        def step(doing: str, offsets: int) -> Callable[[int], object]:
+            begun.append((doing, offsets, []))
+            return begun[-1][2].append
+
+        AuditedTopics([A, B], [line(A), line(B)], [], {RAW: WHOLE}, (0, math.inf)).audit(step)
+
+        assert ["reading the source", "comparing the output"] == list(dict.fromkeys(doing for doing, _, _ in begun))
+        assert all(sum(done) <= offsets for _, offsets, done in begun)
+        assert 2 == sum(sum(done) for doing, _, done in begun if doing == "comparing the output")
 
     def test_rejects_are_not_strange(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Rejects with correct dead letters take no memory, however many there are."""

@@ -340,20 +340,6 @@ def test_a_missing_sink_is_said() -> None:
     assert 3 == patient.examine().code
 
 
-def test_the_fields_of_the_json_are_in_its_page() -> None:
-    """A program can rely on them."""
-    patient = Patient()
-    patient.works = lambda: None
-    page = (ROOT / "docs/doctor.md").read_text()
-
-    listed = re.findall(r"^\| `([a-z]+(?:\[\]\.[a-z]+)?)(?:\[\])?` \|", page.partition("## JSON")[2], re.MULTILINE)
-
-    value = patient.examine().as_json()
-    fields = [name for name in value if not isinstance(value[name], list)]
-    fields += [f"{name}[].{key}" for name in value if isinstance(value[name], list) for key in value[name][0]]
-    assert fields == listed
-
-
 def test_every_part_is_in_its_page() -> None:
     """In the order of the examination."""
     page = (ROOT / "docs/doctor.md").read_text()
