@@ -34,7 +34,7 @@ class Later:
         return self.now
 
     def wall_clock(self) -> float:
-        return 1_000.0
+        return 1_000.0 + self.now
 
     def background(self, call: Callable[[], Any]) -> Future[Any]:
         self.waiting.append((call, Future()))
