@@ -1,6 +1,6 @@
 # Everything a newcomer types. Each target does its own set-up; only Python 3.11+, Java 17+ and make are assumed.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test unit faults neighbours chaos chaos-long refusals takeover proof controls bench mutants fuzz image-size manifests lint format lock release sbom licences audit docs clean prerequisites packages
+.PHONY: help setup demo test unit faults neighbours chaos chaos-long refusals takeover proof controls bench mutants fuzz image-size captures manifests lint format lock release sbom licences audit docs clean prerequisites packages
 SHELL := /bin/bash
 # Without bytecode each Python that starts compiles up to two thousand modules again: half of the time of all tests.
 unexport PYTHONDONTWRITEBYTECODE
@@ -105,6 +105,9 @@ lint: $(READY)  ## ruff, strict mypy, hadolint
 format: $(READY)  ## rewrite the sources as ruff wants them
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+captures: $(READY)  ## run each command in a terminal on an embedded Kafka, and write what it prints into docs/screens.md (2 minutes)
+	$(BIN)/python -m tests.captures
 
 manifests: $(READY)  ## render the plain manifests of k8s/ from the chart k8s/winnow
 	$(BIN)/python -m tests.deploy.chart

@@ -50,7 +50,7 @@ def ls(settings: Config, *, selection: Selection, limit: int) -> View:
 
 def _listed(topic: str, letters: Sequence[Letter], *, more: bool) -> View:
     count = len(letters)
-    footer = f"the last {count} dead letters in {topic}" if more else f"{count or 'no'} dead letters in {topic}"
+    footer = f"the last {count} in {topic}" if more else f"{count or 'no'} dead letters in {topic}"
     footer += f"; more: --limit {10 * count}" if more else ""
     footer += f"; in full: dlq show {letters[-1].place}" if letters else ""
     return View(
@@ -97,7 +97,8 @@ def show(settings: Config, *, place: str) -> View:
 
 def _shown(topic: str, letter: Letter) -> View:
     content = letter.with_content()
-    rows = [(name, value) for name, value in content.items() if name != "headers"]
+    for_people = content | {"timestamp": time_of(letter.record.timestamp)}
+    rows = [(name, value) for name, value in for_people.items() if name != "headers"]
     rows += [(f"header {name}", value) for name, value in content["headers"]]
     return View(("WHAT", "?VALUE"), rows, {"version": 1, "topic": topic} | content)
 

@@ -139,8 +139,9 @@ def _trend(rates: Sequence[float], width: int) -> str:
 def _totals(found: Sequence[Row]) -> str:
     """Return what all partitions are together; a dash stands for what is not known of any."""
     total = summed(found)
-    seconds = max((each.at.seconds for each in found if each.at.seconds is not None), default=None)
-    age = UNKNOWN if seconds is None else f"{seconds:.1f}"
+    ages = [each.at.seconds for each in found if each.at.lag]
+    known = [each for each in ages if each is not None]
+    age = UNKNOWN if ages and not known else f"{max(known, default=0.0):.1f}"
     rates = [total["records_per_second"], total["dead_letters_per_second"]]
     records, dead = rates if any(each.records is not None for each in found) else [UNKNOWN, UNKNOWN]
     return f"lag {total['lag']}, at most {age} s; {records} records/s, {dead} dead letters/s"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
@@ -41,6 +42,10 @@ class Repeated(Generic[T]):
         self._running: Future[T] | None = None
         self._due = runtime.monotonic()
 
+    def hasten(self) -> None:
+        """Make the next call as soon as the last one has ended."""
+        self._due = self._runtime.monotonic()
+
     def result(self) -> T | None:
         """Return the result of a call that has ended since, or raise its error; start the next one if it is due."""
         ended = self._running if self._running is not None and self._running.done() else None
@@ -67,7 +72,7 @@ class WatchedLag:
         self._ages = ages
         self._runtime = runtime
         self._looks = Repeated(look, seconds, runtime)
-        self._ages_read = Repeated(self._read_ages, seconds, runtime)
+        self._ages_read = Repeated(self._read_ages, math.inf, runtime)
         self._waiting: Mapping[Partition, FirstWaiting] = {}
         self.look: Look | None = None
         self.trouble = ""
@@ -77,6 +82,7 @@ class WatchedLag:
         try:
             if (look := self._looks.result()) is not None:
                 self.look, self.trouble = look, ""
+                self._ages_read.hasten()
         except Unreachable as error:
             self.trouble = str(error)
         if self.look is not None and (waiting := self._ages_read.result()) is not None:
@@ -90,9 +96,11 @@ class WatchedLag:
 
     @property
     def found(self) -> list[PartitionLag]:
-        """The partitions, with the ages that are known."""
-        times = {each: at.since for each, at in self._waiting.items()}
-        return with_ages(self.look.found, times, self._runtime.wall_clock()) if self.look else []
+        """The partitions, with the ages that are known, at the moment of the look."""
+        if self.look is None:
+            return []
+        then = self._runtime.wall_clock() - (self._runtime.monotonic() - self.look.at)
+        return with_ages(self.look.found, {each: at.since for each, at in self._waiting.items()}, then)
 
     def leave(self) -> None:
         self._looks.leave()

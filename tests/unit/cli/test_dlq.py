@@ -53,12 +53,12 @@ def test_a_reason_that_may_be_misspelt_is_questioned(tmp_path: Path, monkeypatch
         (
             99,
             [],
-            "the last 10 dead letters in raw-logs.dlq; more: --limit 100; in full: dlq show 0@98",
+            "the last 10 in raw-logs.dlq; more: --limit 100; in full: dlq show 0@98",
         ),
         (
             99,
             ["--limit", "2"],
-            "the last 2 dead letters in raw-logs.dlq; more: --limit 20; in full: dlq show 0@98",
+            "the last 2 in raw-logs.dlq; more: --limit 20; in full: dlq show 0@98",
         ),
     ],
 )

@@ -34,7 +34,7 @@ class Later:
         return self.now
 
     def wall_clock(self) -> float:
-        return 1_000.0
+        return 1_000.0 + self.now
 
     def background(self, call: Callable[[], Any]) -> Future[Any]:
         self.waiting.append((call, Future()))
@@ -106,7 +106,16 @@ def test_the_offsets_do_not_wait_for_the_ages() -> None:
     later.end()
     watched.poll()
     assert [40.0, 0.0] == [each.seconds for each in watched.found]
+    later.now = SECONDS / 2
+    assert [40.0 - SECONDS / 2, 0.0] == [each.seconds for each in watched.found], (
+        "as at the look: the clock stands still"
+    )
     assert [{A: 10}] == ages.asked
+    later.now = SECONDS
+    for _ in range(2):
+        watched.poll()
+        later.end()
+    assert [{A: 10}] * 2 == ages.asked, "after the next look they are read at once, and not before"
 
 
 def test_an_outage_keeps_what_was_known() -> None:
