@@ -107,6 +107,7 @@ TRANSACTION_ABORTED_AGAIN = Event(
 )
 PLAIN_BACKEND = Event("plain_backend", "warning", "Records become Python objects, which costs more CPU")
 SPARK_PROPERTY_OVERRIDDEN = Event("spark_property_overridden", "warning", "Winnow overrides a property of Spark")
+JVM_OUTPUT = Event("jvm_output", "warning", "Spark's JVM says something outside its log")
 DRIVER_RESTARTING = Event("driver_restarting", "warning", "The driver failed and restarts in its pod")
 DRIVER_CRASHED = Event("driver_crashed", "error", "The driver failed for an unknown reason; please report this")
 EXECUTORS_LEFT = Event("executors_left", "warning", "Finished executors of earlier drivers stay")

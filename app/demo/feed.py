@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Iterator
-from itertools import cycle, islice
+from itertools import count, cycle, islice
 
 import click
 from confluent_kafka import Producer
@@ -21,7 +21,7 @@ CONNECT_SECONDS = 30
 @click.option("--bootstrap", help="Kafka's bootstrap servers.")
 @click.option("--topic", help="An existing topic to produce to.")
 @click.option("--flume", metavar="HOST:PORT", help="A Flume agent's netcat source, instead of Kafka.")
-@click.option("--rate", default=2_000, show_default=True, help="Lines per second.")
+@click.option("--rate", type=click.IntRange(1), default=2_000, show_default=True, help="Lines per second.")
 @click.option("--seconds", default=float("inf"), help="Stop after this time; by default never.")
 def main(bootstrap: str | None, topic: str | None, flume: str | None, rate: int, seconds: float) -> None:
     """Write varied raw lines, 1 % of them bad, with the current time."""
@@ -69,10 +69,13 @@ def paced(partitions: int, rate: int, seconds: float) -> Iterator[tuple[int, lis
     """Yield a partition and its lines ten times a second, the partitions in turn."""
     recipe = Recipe(partitions=partitions, count=ENDLESS)
     sources = cycle([(number, recipe.lines(number)) for number in range(partitions)])
-    ends = time.monotonic() + seconds
-    while (now := time.monotonic()) < ends:
+    ends, per_tick = time.monotonic() + seconds, rate * TICK_SECONDS
+    for tick in count():
+        if (now := time.monotonic()) >= ends:
+            return
         number, lines = next(sources)
-        yield number, list(islice(lines, int(rate * TICK_SECONDS)))
+        # Of less than one line per tick, one comes every few ticks.
+        yield number, list(islice(lines, int(per_tick * (tick + 1)) - int(per_tick * tick)))
         time.sleep(max(0, now + TICK_SECONDS - time.monotonic()))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import signal
 import sys
@@ -19,6 +20,7 @@ from rich.progress import Progress
 from app.demo import lines
 from app.demo.background import BackgroundVerification, DemoTopics
 from app.demo.board import Board
+from app.demo.feed import to_kafka
 from app.demo.lines import Recipe
 from app.demo.verify import CONSUMER, VerificationFailed, VerificationResult
 from app.embedded.broker import Broker
@@ -33,8 +35,14 @@ LOOK_SECONDS = 0.2
 console = Console()
 
 
-def show(records: int, *, keep: bool) -> int:
-    """Produce, cleanse and verify lines; return 0 if all is well. Raises NotUsable without Java or Kafka's jars."""
+def show(records: int, *, keep: bool, rate: int = 0) -> int:
+    """
+    Produce, cleanse and verify lines; return 0 if all is well. Raises NotUsable without Java or Kafka's jars.
+
+    Args:
+        keep: whether to keep everything running afterwards.
+        rate: how many lines per second to produce then.
+    """
     recipe = Recipe(partitions=PARTITIONS, count=records, bad=0.02, enveloped=0.1)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that it, too, ends the broker and the service
     try:
@@ -43,9 +51,11 @@ def show(records: int, *, keep: bool) -> int:
             result, ended, page = _cleanse(file, broker, recipe)
             _print_result(result, recipe, broker)
             if keep:
-                _go_on(file, broker, page)
+                _go_on(file, broker, page, rate)
             else:
-                console.print(f"\nto explore further, keep it running: {sys.argv[0]} demo --keep", soft_wrap=True)
+                console.print(
+                    f"\nto explore further, keep it running: {sys.argv[0]} demo --keep --rate 1000", soft_wrap=True
+                )
     except VerificationFailed as error:
         raise NotUsable(str(error)) from error
     return 0 if result.ok and ended == 0 else 1
@@ -169,12 +179,18 @@ def _first(bootstrap: str, topic: str, count: int) -> list[Message]:
         return consumer.consume(count, 5)
 
 
-def _go_on(file: Path, broker: Broker, page: str) -> None:
+def _go_on(file: Path, broker: Broker, page: str, rate: int) -> None:
     """Run the service again, without an end and on the same port, until Ctrl-C."""
     port = f"http.port={urlsplit(page).port or 0}"
     with _winnow(file.with_name("winnow.log"), "run", "-c", str(file), "--set", port):
-        console.print(f"\nKafka ({broker.bootstrap}) and the service keep running until Ctrl-C. To explore further:")
+        flow = f", and {rate:,} new lines per second flow" if rate else ""
+        console.print(
+            f"\nKafka ({broker.bootstrap}) and the service keep running{flow} until Ctrl-C. To explore further:"
+        )
         console.print(f"  {page}", soft_wrap=True)
         console.print(f"  {sys.argv[0]} check --connect -c {file}", soft_wrap=True)
         with suppress(KeyboardInterrupt):
-            signal.pause()
+            if rate:
+                to_kafka(broker.bootstrap, SOURCE, rate, math.inf)
+            else:
+                signal.pause()

@@ -18,7 +18,7 @@ from app.executor.parse import make_parser
 from app.kafka.clients import TaskClients
 from app.model import Assignment, Receipt
 from app.spark import session
-from app.spark.logs import job_name, json_lines
+from app.spark.logs import has_own_log, job_name, json_lines, logged_lines
 
 Work = Callable[[Iterable[Assignment]], Iterator[Receipt]]
 
@@ -121,8 +121,10 @@ class SparkRounds:
 
 def start_rounds(wanted: Mapping[str, str], group: str, *, submitted: bool) -> SparkRounds:
     """Start Spark, or join what spark-submit prepared. Raises SparkFailed."""
-    logs = {} if log.on_terminal() else json_lines(group)
-    return SparkRounds(session.start({**logs, **wanted}, submitted=submitted))
+    if log.on_terminal():
+        return SparkRounds(session.start(wanted, submitted=submitted))
+    with contextlib.nullcontext() if has_own_log(wanted) else logged_lines() as stderr:
+        return SparkRounds(session.start({**json_lines(group), **wanted}, submitted=submitted, stderr=stderr))
 
 
 class SparkRound:

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import shlex
-from collections.abc import Iterable, Mapping
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib.resources import files
 from itertools import groupby
 from pathlib import Path
 
+from app.events import JVM_OUTPUT
 from app.model import Partition
+from app.spark.properties import JAVA_OPTIONS
 
 CONFIGURATION, TEMPLATE = (Path(str(files("app.spark").joinpath(f"log4j2.{kind}"))) for kind in ("properties", "json"))
 LONGEST_NAME = 200
+STDERR = 2
+# Spark itself asks for that module, at each start.
+EXPECTED = b"WARNING: Using incubator modules: jdk.incubator.vector"
 
 
 def json_lines(group: str) -> Mapping[str, str]:
@@ -27,6 +35,35 @@ def json_lines(group: str) -> Mapping[str, str]:
     }
     written = " ".join(shlex.quote(f"-D{name}={value}") for name, value in options.items())
     return {f"spark.{process}.defaultJavaOptions": written for process in ("driver", "executor")}
+
+
+def has_own_log(properties: Mapping[str, str]) -> bool:
+    """Return whether a user gives the driver's JVM a log4j2 configuration, whose lines have any form."""
+    return any("log4j2.configurationFile" in properties.get(name, "") for name in JAVA_OPTIONS)
+
+
+@contextmanager
+def logged_lines() -> Iterator[int]:
+    """
+    Yield the file descriptor for the stderr of a process that starts meanwhile; our log gets the lines as JSON.
+
+    Log4j's lines are that already. A JVM writes others before its logging starts, and when it crashes.
+    """
+    reading, writing = os.pipe()
+    threading.Thread(target=_forward, args=(reading,), name="winnow-jvm-log", daemon=True).start()
+    try:
+        yield writing
+    finally:
+        os.close(writing)
+
+
+def _forward(reading: int) -> None:
+    with open(reading, "rb") as lines:
+        for line in lines:
+            if line.startswith(b"{"):
+                os.write(STDERR, line)  # not sys.stderr: a daemon thread may hold its lock when the process ends
+            elif not line.startswith(EXPECTED):
+                JVM_OUTPUT.log(output=line.decode(errors="backslashreplace").rstrip())
 
 
 def job_name(number: int, partitions: Iterable[Partition]) -> str:

@@ -7,16 +7,15 @@ from collections.abc import Iterator, Mapping
 
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
+from pyspark.java_gateway import launch_gateway
 
 from app.errors import SparkFailed
 from app.events import SPARK_PROPERTY_OVERRIDDEN
 from app.secrets import shown_property
-from app.spark.properties import FIXED
+from app.spark.properties import FIXED, JAVA_OPTIONS
 
 # How often a task may lose its Python worker within one round. The service survives a failed round anyway.
 TASK_FAILURES = 8
-
-JAVA_OPTIONS = ("spark.driver.extraJavaOptions", "spark.driver.defaultJavaOptions")
 
 DEFAULTS: Mapping[str, str] = {
     "spark.app.name": "winnow",
@@ -45,14 +44,21 @@ DEFAULTS: Mapping[str, str] = {
 }
 
 
-def start(wanted: Mapping[str, str], *, submitted: bool) -> SparkContext:
-    """Start Spark, or join a `submitted` one, whose settings have priority over `wanted`. Raises SparkFailed."""
+def start(wanted: Mapping[str, str], *, submitted: bool, stderr: int | None = None) -> SparkContext:
+    """
+    Start Spark, or join a `submitted` one, whose settings have priority over `wanted`. Raises SparkFailed.
+
+    Args:
+        stderr: the file descriptor for the standard error of a JVM that starts here; by default ours.
+    """
     try:
         properties = {**DEFAULTS, **wanted}
         # Only a running JVM knows spark-submit's settings, and only a running JVM may receive a secret: at its start,
         # all properties would be process arguments.
         arguments = None if submitted else SparkConf().setAll(list(_arguments(properties)))
-        SparkContext._ensure_initialized(conf=arguments)  # noqa: SLF001
+        if SparkContext._gateway is None:  # noqa: SLF001
+            gateway = launch_gateway(arguments, {"stderr": stderr})  # type: ignore[no-untyped-call]  # ships no types for it
+            SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001
         conf = SparkConf()
         for key, value in properties.items():
             conf.setIfMissing(key, value)

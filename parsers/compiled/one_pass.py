@@ -139,8 +139,9 @@ class _Nodes:
         return after
 
     def automaton(self) -> Automaton:
-        states, steps, marks, ends = {self._first: 0}, list[Any](), list[Any](), list[int]()
-        for state in iter_growing(states):
+        order, steps, marks, ends = [self._first], list[Any](), list[Any](), list[int]()
+        numbers = {self._first: 0}
+        for state in order:  # which grows
             step, mark, end = np.full(256, -1, np.int32), np.zeros(256, np.int64), -1
             taken = 0
             for node, passed in self._reached(state):
@@ -152,7 +153,10 @@ class _Nodes:
                     raise _NotOnePass
                 taken |= found
                 places = [byte for byte in range(256) if found >> byte & 1]
-                step[places] = 2 * states.setdefault(after, len(states)) + (passed != 0)
+                number = numbers.setdefault(after, len(order))
+                if number == len(order):
+                    order.append(after)
+                step[places] = 2 * number + (passed != 0)
                 mark[places] = passed
             steps.append(step)
             marks.append(mark)
@@ -172,14 +176,6 @@ class _Nodes:
                 yield at, passed
             else:
                 waiting += [(after, passed | node.mark) for after in node.after]
-
-
-def iter_growing(states: dict[int, int]) -> Iterator[int]:
-    """Yield the keys of a dictionary, in order, to which the caller adds keys."""
-    number = 0
-    while number < len(states):
-        yield list(states)[number]
-        number += 1
 
 
 def _bytes(kind: Any, detail: Any, *, dot_all: bool) -> int:  # noqa: ANN401  # of Python's parser

@@ -1,5 +1,5 @@
 """
-Measures the CPU cost of each format for one task, without Spark: consume, parse, produce and commit, exactly once.
+Measures the CPU cost of each format and of filters for one task, without Spark: consume, parse, produce and commit, exactly once.
 
 Usage: python -m tests.bench.formats [--records N] [--runs N]
 """
@@ -17,7 +17,7 @@ from confluent_kafka import Producer
 
 from app.demo.lines import PRODUCER
 from app.embedded.broker import Broker
-from app.model import Plugin
+from app.model import FilterRule, Plugin
 from tests.bench.lineage import measure
 from tests.bench.parser import generated_lines
 from tests.bench.report import markdown, spread
@@ -88,8 +88,16 @@ def pairs() -> list[bytes]:
     ]
 
 
+IDC = Plugin("idc-access-log")
+NO_LINE = {"matches": "^ftp://health/"}
+FILTERS = {
+    "one filter of the last field": (FilterRule("url", "url", NO_LINE),),
+    "one filter of the first field": (FilterRule("house", "houseid", {"one-of": ["none"]}),),
+    "a filter that drops every line": (FilterRule("url", "url", NO_LINE, keeps=True),),
+}
 CASES: Mapping[str, tuple[Callable[[], list[bytes]], Plugin]] = {
-    "idc-access-log": (generated_lines, Plugin("idc-access-log")),
+    "idc-access-log": (generated_lines, IDC),
+    **{f"idc-access-log, {name}": (generated_lines, IDC) for name in FILTERS},
     "regex, combined": (combined, Plugin("regex", REGEX)),
     "json": (objects, Plugin("json", {**COLUMNS, "fields": POINTERS})),
     "json to json": (objects, Plugin("json", {**JSON_OUTPUT, "fields": POINTERS})),
@@ -110,7 +118,8 @@ def main() -> None:
         for run in range(chosen.runs + 1):
             for name, (_, parser) in CASES.items():
                 topic = f"{sources[name]}-{run}"
-                task, _ = measure(broker, chosen.records, topic, source=sources[name], parser=parser)
+                rules = FILTERS.get(name.partition(", ")[2], ())
+                task, _ = measure(broker, chosen.records, topic, source=sources[name], parser=parser, filters=rules)
                 if run:
                     spent[name].append(task)
     usual = statistics.median(spent["idc-access-log"])

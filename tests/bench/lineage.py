@@ -19,7 +19,7 @@ from app.executor.parse import make_parser
 from app.kafka.admin import AdminConnection
 from app.kafka.clients import TaskClients
 from app.kafka.topics import KafkaTopics
-from app.model import Assignment, Guarantee, OffsetRange, Partition, Plugin, TaskConfig
+from app.model import Assignment, FilterRule, Guarantee, OffsetRange, Partition, Plugin, TaskConfig
 
 SECONDS = 3_600.0
 IDC = Plugin("idc-access-log")
@@ -48,13 +48,16 @@ def measure(
     *,
     source: str = "raw",
     parser: Plugin = IDC,
+    filters: tuple[FilterRule, ...] = (),
     lineage: bool = False,
 ) -> tuple[float, float]:
     """Return the CPU-seconds per million records of this process, which runs the task, and of the broker."""
     kafka = {"bootstrap.servers": broker.bootstrap}
     topics = KafkaTopics(AdminConnection(kafka))
     sink, dead = (topics.destination(broker.create_topic(f"{role}-{name}")) for role in ("clean", "dead"))
-    config = TaskConfig(name, Guarantee.EXACTLY_ONCE, sink, dead, "auto", parser, kafka, lineage=lineage)
+    config = TaskConfig(
+        name, Guarantee.EXACTLY_ONCE, sink, dead, "auto", parser, kafka, filters=filters, lineage=lineage
+    )
     ranges = (OffsetRange(Partition(source, 0), None, 0, records),)
     ours, theirs = time.process_time(), server_seconds(broker)
     with TaskClients(config, ranges=ranges) as clients:

@@ -17,9 +17,6 @@ from tests.support.waiting import until
 
 pytestmark = pytest.mark.integration
 
-OF_THE_JVM = ("Picked up JAVA_TOOL_OPTIONS", "WARNING:", "OpenJDK", "NOTE:")
-"""The prefixes of lines that a JVM writes before its logging starts."""
-
 
 def jobs(port: int) -> list[dict[str, Any]]:
     applications = f"http://127.0.0.1:{port}/api/v1/applications"
@@ -42,7 +39,7 @@ def test_every_line_has_one_shape(broker: Cluster, topics: Topics, tmp_path: Pat
         named = [job["description"] for job in jobs(ports[0])]
         service.stop()
 
-    assert [] == [noise for noise in service.noise if not noise.startswith(OF_THE_JVM)]
+    assert [] == service.noise
     of_spark = [event for event in service.events if event.get("logger", "").startswith("org.apache.spark")]
     assert len(of_spark) > 10
     for event in service.events:

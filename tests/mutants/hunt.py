@@ -56,7 +56,7 @@ def mutants_to_try(paths: Iterable[str]) -> list[Mutant]:
 def main() -> int:
     """Hunt. Return 0 if enough mutants are noticed."""
     options = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
-    options.add_argument("paths", nargs="*", default=MODULES, help="modules and folders of app/")
+    options.add_argument("paths", nargs="*", default=MODULES, help="modules and folders of app/ and parsers/")
     options.add_argument("--sample", type=int, metavar="N", help="try only N mutants, chosen by --seed")
     options.add_argument("--seed", type=int, default=0)
     options.add_argument("--tests", nargs="+", default=(), metavar="FILE", help="run only these test modules")

@@ -32,7 +32,7 @@ import pytest
 from parsers import registry
 from tests.mutants.mutants import Mutant
 
-OUTPUT = Path("output.txt")
+OUTPUT = Path("output.txt").absolute()  # some tests change the working directory
 # A unit test takes less than a second, a few on a busy machine. One that takes longer hangs because of the mutant.
 TEST_SECONDS = 60
 # All of them together may take this many times as long as without a mutant.
@@ -129,16 +129,29 @@ class Trials:
 
 def tests_of(path: str) -> list[str]:
     """Return the unit tests that should notice a mutant of a module, first those that name the module."""
-    module, unit = Path(path), Path("tests/unit")
-    folder = unit / module.relative_to("app").parent
-    executor = [*(unit / "executor").glob("test_*.py"), unit / "test_watchdog.py"]
-    users = [] if folder.name in {"driver", "operate"} else executor
-    tests = {*folder.glob("test_*.py"), unit / "test_simulation.py", *users}
+    module = Path(path)
+    tests = _of_parsers(module) if module.parts[0] == "parsers" else _of_app(module)
 
     def distance(test: Path) -> tuple[bool, bool, str]:
         return test.name != f"test_{module.name}", _import_name(path) not in test.read_text(), str(test)
 
     return [str(test) for test in sorted(tests, key=distance)]
+
+
+def _of_app(module: Path) -> set[Path]:
+    unit = Path("tests/unit")
+    folder = unit / module.relative_to("app").parent
+    executor = [*(unit / "executor").glob("test_*.py"), unit / "test_watchdog.py"]
+    users = [] if folder.name in {"driver", "operate"} else executor
+    return {*folder.glob("test_*.py"), unit / "test_simulation.py", *users}
+
+
+def _of_parsers(module: Path) -> set[Path]:
+    """Return the tests of a parser's folder and the contract's, and those that import the module."""
+    tests, name = Path("tests/unit") / "parsers", _import_name(str(module))
+    near = [*(Path("tests/unit") / module.parent).glob("test_*.py"), tests / "test_parser_contract.py"]
+    users = [each for each in tests.rglob("test_*.py") if f"from {name} import" in each.read_text()]
+    return {*near, *users} - {tests / "test_data.py"}  # it is about files that are not in the copy
 
 
 def _import_name(path: str) -> str:

@@ -373,7 +373,9 @@ class TestConfig:
         assert "group.id" in json.loads(done.stdout)["properties"]
 
 
-@pytest.mark.parametrize("arguments", [["run", "--nonsense"], ["frobnicate"], ["parse", "/no/such/file"]])
+@pytest.mark.parametrize(
+    "arguments", [["run", "--nonsense"], ["frobnicate"], ["parse", "/no/such/file"], ["demo", "--rate", "5"]]
+)
 def test_wrong_usage_ends_with_2(runner: CliRunner, arguments: list[str]) -> None:
     """The exit code tells a typo from a reject."""
     assert 2 == runner.invoke(main, arguments).exit_code

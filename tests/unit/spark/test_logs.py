@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import shlex
+import subprocess
+import threading
 
 import pytest
 
+from app import log
 from app.model import Partition
-from app.spark.logs import CONFIGURATION, LONGEST_NAME, TEMPLATE, job_name, json_lines
+from app.spark.logs import CONFIGURATION, LONGEST_NAME, TEMPLATE, has_own_log, job_name, json_lines, logged_lines
+from tests.support.waiting import until
 
 
 def test_driver_and_executors_log_alike() -> None:
@@ -26,6 +30,39 @@ def test_the_shape_of_a_line_is_that_of_winnow() -> None:
     assert ["timestamp", "level", "event"] == [*json.loads(TEMPLATE.read_text())][:3]
     assert {"group", "round"} < json.loads(TEMPLATE.read_text()).keys()
     assert "${sys:winnow.log.template}" in CONFIGURATION.read_text()
+
+
+def test_what_the_jvm_says_outside_its_log_is_logged_as_json(capfd: pytest.CaptureFixture[str]) -> None:
+    """Lines of Log4j pass as they are; the warning about Spark's own module is of no use to anybody."""
+    log.configure("info", group="g")
+    text = r"""printf '%s\n' 'WARNING: Using incubator modules: jdk.incubator.vector' '{"event": "spark"}' '# SIGSEGV' >&2"""
+
+    with logged_lines() as stderr:
+        subprocess.run(["sh", "-c", text], stderr=stderr, check=True)
+    until(
+        lambda: not [each for each in threading.enumerate() if each.name == "winnow-jvm-log"], "the end of the output"
+    )
+
+    of_log4j, other = capfd.readouterr().err.splitlines()
+    assert '{"event": "spark"}' == of_log4j
+    found = json.loads(other)
+    assert ("jvm_output", "warning", "g", "# SIGSEGV") == tuple(
+        found[name] for name in ("event", "level", "group", "output")
+    )
+
+
+@pytest.mark.parametrize(
+    ("properties", "own"),
+    [
+        ({}, False),
+        ({"spark.driver.extraJavaOptions": "-Dlog4j2.configurationFile=file:/x -Xss2m"}, True),
+        ({"spark.driver.extraJavaOptions": "-Xss2m"}, False),
+        ({"spark.executor.extraJavaOptions": "-Dlog4j2.configurationFile=file:/x"}, False),
+    ],
+)
+def test_a_users_own_log_stays_as_it_is(properties: dict[str, str], own: bool) -> None:
+    """Its lines may have any form, so none of them is an exception."""
+    assert own is has_own_log(properties)
 
 
 @pytest.mark.parametrize(
