@@ -36,6 +36,7 @@ NEARLY_ALL = 0.95
 """The share of the lines in which a member or a key must be there to become a field."""
 SEPARATORS = ("\t", "|", ";", ",", "\x01", " ")
 BLANK = " "
+BYTE_ORDER_MARK = "\ufeff"
 TIMES = (
     "rfc3339",
     "%d/%b/%Y:%H:%M:%S %z",
@@ -231,9 +232,10 @@ def _cells(line: bytes, separator: bytes) -> list[bytes]:
 
 def _columns(draft: _Draft, rows: Sequence[Sequence[bytes]]) -> Iterator[_Draft]:
     """Complete a draft by the names of as many fields as most lines have."""
-    width = max(Counter(map(len, rows)).items(), key=lambda each: (each[1], each[0]), default=(0, 0))[0]
-    if not 1 < width <= MOST_FIELDS:
+    widths = Counter(width for width in map(len, rows) if 1 < width <= MOST_FIELDS)
+    if not widths:
         return
+    width = max(widths, key=lambda each: (widths[each], each))
     head, *others = rows
     names = _header(head, [row for row in others if len(row) == width]) if len(head) == width else []
     fields = names or [f"field_{number}" for number in range(1, width + 1)]
@@ -243,7 +245,7 @@ def _columns(draft: _Draft, rows: Sequence[Sequence[bytes]]) -> Iterator[_Draft]
 
 def _header(head: Sequence[bytes], rows: Sequence[Sequence[bytes]]) -> list[str]:
     """Return the names in the first line; none if it is a record: only a name fails the check of its column."""
-    titles = [cell.decode(errors="replace").strip() for cell in head]
+    titles = [cell.decode(errors="replace").strip(f"{BYTE_ORDER_MARK} \t") for cell in head]
     if not all(re.match(r"[A-Za-z_#]", each) for each in titles) or len({*titles}) < len(titles):
         return []
     names = _names((each,) for each in titles)
