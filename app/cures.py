@@ -20,7 +20,8 @@ BROKERS = "BROKERS"
 """Placeholder for bootstrap servers, where the message says which cluster is meant."""
 CHECK = f"winnow check -c {FILE} --connect"
 RESUME = f"winnow resume -c {FILE}"
-START = f"start the service: winnow run -c {FILE}"
+RUN = f"winnow run -c {FILE}"
+START = f"start the service: {RUN}"
 LOOK_AGAIN = f"look again: winnow lag -c {FILE} --watch"
 ADD_CAPACITY = f"add executors or partitions; the rates are in winnow top -c {FILE}"
 SHOW_SAMPLES = f"see winnow check -c {FILE}"
@@ -132,9 +133,11 @@ class KafkaTools:
     def configure(self, topic: str, setting: str) -> str:
         return self._command("kafka-configs", f"--alter --topic {topic} --add-config {setting}")
 
-    def create_topic(self, name: str, partitions: int, settings: Mapping[str, str]) -> str:
+    def create_topic(self, name: str, partitions: int, settings: Mapping[str, str], replicas: int = 0) -> str:
+        """Return how to create a topic; without a number of `replicas`, the brokers' default applies."""
+        copies = f" --replication-factor {replicas}" if replicas else ""
         options = "".join(f" --config {key}={value}" for key, value in settings.items())
-        return self._command("kafka-topics", f"--create --topic {name} --partitions {partitions}{options}")
+        return self._command("kafka-topics", f"--create --topic {name} --partitions {partitions}{copies}{options}")
 
     def grow_topic(self, name: str, partitions: int) -> str:
         return self._command("kafka-topics", f"--alter --topic {name} --partitions {partitions}")

@@ -402,6 +402,11 @@ class Receipt:
         return self.records == self.out + sum(self.dead.values()) + sum(self.filtered.values())
 
 
+def transactional_ids(group: str) -> str:
+    """Return what all transactional ids of a group begin with."""
+    return f"winnow/{group}/"
+
+
 def transactional_id(group: str, partition: Partition) -> str:
     """Return the id of a source partition's only producer; it is unambiguous because topic names cannot contain `/`."""
-    return f"winnow/{group}/{partition.topic}/{partition.number}"
+    return f"{transactional_ids(group)}{partition.topic}/{partition.number}"

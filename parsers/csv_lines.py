@@ -62,22 +62,24 @@ class Quoted:
         return REASONS
 
     def split(self, line: bytes) -> Sequence[bytes]:
-        return counted(list(self._fields(line)), self._width)
-
-    def _fields(self, line: bytes) -> Iterator[bytes]:
-        at = -1
-        while at < len(line):
-            begin = at + 1
-            if quoted := _QUOTED.match(line, begin):
-                at = quoted.end()
-                yield quoted[1].replace(b'""', b'"')
-                if at < len(line) and not line.startswith(self._separator, at):
-                    raise RefusedLine("bad_quotes", f"byte {at} after a closing quote is no separator")
-            elif line.startswith(b'"', begin):
-                raise RefusedLine("bad_quotes", f"the quote at byte {begin} is not closed")
-            else:
-                at = line.find(self._separator, begin) % (len(line) + 1)
-                yield line[begin:at]
+        return counted(list(fields_of(line, self._separator)), self._width)
 
     def cells(self, lines: pa.BinaryArray) -> Cells:
         return cells_by_line(self, lines, self._width)
+
+
+def fields_of(line: bytes, separator: bytes) -> Iterator[bytes]:
+    """Yield the fields of a line, as many as there are. Raises RefusedLine."""
+    at = -1
+    while at < len(line):
+        begin = at + 1
+        if quoted := _QUOTED.match(line, begin):
+            at = quoted.end()
+            yield quoted[1].replace(b'""', b'"')
+            if at < len(line) and not line.startswith(separator, at):
+                raise RefusedLine("bad_quotes", f"byte {at} after a closing quote is no separator")
+        elif line.startswith(b'"', begin):
+            raise RefusedLine("bad_quotes", f"the quote at byte {begin} is not closed")
+        else:
+            at = line.find(separator, begin) % (len(line) + 1)
+            yield line[begin:at]

@@ -66,7 +66,7 @@ class Pairs:
 
     def split(self, line: bytes) -> Sequence[bytes]:
         values: dict[bytes, bytes] = {}
-        for key, value in _pairs(line):
+        for key, value in pairs_of(line):
             if key in values and key in self._keys:
                 raise RefusedLine("duplicate", f"the key {key.decode(errors='backslashreplace')} is there twice")
             values[key] = value
@@ -76,7 +76,8 @@ class Pairs:
         return cells_by_line(self, lines, len(self._keys))
 
 
-def _pairs(line: bytes) -> Iterator[tuple[bytes, bytes]]:
+def pairs_of(line: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Yield each key with its value. Raises RefusedLine."""
     at = 0
     while at < len(line):
         pair = _PAIR.match(line, at)

@@ -57,7 +57,8 @@ class Regex(FieldParser):
 
     Args:
         pattern: the regular expression. It may match a part of the line: write `^` and `$`.
-        log_format: instead of `pattern`, a name from `FORMATS`.
+        log_format: instead of `pattern`, a format by name: `combined`, `common`, `haproxy-http`, `syslog-rfc3164` or
+            `syslog-rfc5424`.
         options: the options that all formats share.
 
     Example:

@@ -24,19 +24,21 @@ def outcomes(parser: Parser, source: IO[bytes]) -> Iterator[bytes | Reject]:
         before += len(lines)
 
 
-def cleanse(parser: Parser, source: IO[bytes], sink: IO[bytes], reject: Callable[[int, Reject], object]) -> int:
+def cleanse(
+    parser: Parser, source: IO[bytes], sink: IO[bytes], reject: Callable[[int, Reject, bytes], object]
+) -> tuple[int, int]:
     """
-    Write the cleansed form of each line to `sink`, in order; return the number of rejected lines.
+    Write the cleansed form of each line to `sink`, in order; return the numbers of all lines and of rejected ones.
 
-    `reject` is called for each rejected line with its number, from 1, and the reject.
+    `reject` is called for each rejected line with its number, from 1, the reject, and the line.
     """
     before = rejected = 0
     while lines := list(islice(source, BATCH_LINES)):
         parsed = parser.parse(pa.array([line.removesuffix(b"\n") for line in lines], pa.binary()))
         sink.writelines((value or b"") + b"\n" for value in parsed.values.to_pylist())
         for each in parsed.rejects():
-            reject(before + each.row + 1, each)
+            reject(before + each.row + 1, each, lines[each.row])
         before += len(lines)
         rejected += len(parsed.reject_rows)
     sink.flush()
-    return rejected
+    return before, rejected

@@ -13,6 +13,7 @@ from app.cli.dlq import dlq
 from app.cli.doctor import doctor
 from app.cli.filters import filters
 from app.cli.groups import CommandGroup
+from app.cli.init import init
 from app.cli.lag import lag
 from app.cli.offsets import offsets
 from app.cli.parse import parse
@@ -35,7 +36,7 @@ def main() -> None:
     """Cleanse Kafka log topics on Spark, exactly once."""
 
 
-main.add("Run it", check, show_config, run)
+main.add("Run it", init, check, show_config, run)
 main.add("Look at it", doctor, lag, top, filters, tap, audit)
 main.add("Act on it", pause, resume, dlq, replay, offsets, transactions)
 main.add("Develop and try", parse, parsers, demo)

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import json
 import sys
-from functools import partial
+from collections import Counter
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
 import click
+from rich.console import Console
 
 from app import config
+from app.cli.layout import View, fitted
 from app.cli.options import configuration, overrides, parser_of, reports_errors
 from app.operate.parser_options import PARSER_FITS
-from parsers.contract import Reject
+from parsers.contract import Parser, Reject
 from parsers.streams import cleanse, outcomes
+
+SHOWN = 200
+"""How many bytes of an example are shown."""
 
 
 @click.command(epilog="Example: winnow parse access.log")
@@ -27,16 +32,40 @@ def parse(source: IO[bytes], file: Path | None, assignments: tuple[str, ...], as
     """
     Cleanse a file or stdin, without Kafka or Spark. Needs no more of the configuration than its `parser` section.
 
-    Cleansed lines go to stdout, and a JSON object for each reject goes to stderr. With --json, an object for each line
-    goes to stdout. Exits with 1 if a line was rejected.
+    Cleansed lines go to stdout. Rejects go to stderr: a JSON object for each, or on a terminal a table that counts them
+    by reason. With --json, an object for each line goes to stdout. Exits with 1 if a line was rejected.
     """
-    parser, rejected = parser_of(config.read_parser(file, assignments, rules=(PARSER_FITS,))), False
-    if not as_json:
-        return 1 if cleanse(parser, source, sys.stdout.buffer, partial(_print, err=True)) else 0
+    parser = parser_of(config.read_parser(file, assignments, rules=(PARSER_FITS,)))
+    console = Console(stderr=True, highlight=False)
+    if as_json:
+        rejected = _print_all(parser, source)
+    elif console.is_terminal and sys.stdout.isatty():
+        rejected = _count_rejects(parser, source, console)
+    else:
+        _, rejected = cleanse(parser, source, sys.stdout.buffer, _print_reject)
+    return 1 if rejected else 0
+
+
+def _print_all(parser: Parser, source: IO[bytes]) -> int:
+    rejected = 0
     for number, outcome in enumerate(outcomes(parser, source), 1):
         _print(number, outcome)
-        rejected |= isinstance(outcome, Reject)
-    return 1 if rejected else 0
+        rejected += isinstance(outcome, Reject)
+    return rejected
+
+
+def _count_rejects(parser: Parser, source: IO[bytes], console: Console) -> int:
+    """Cleanse, and then show the rejects in a table, which thousands of them do not scroll away."""
+    tally = _Tally()
+    total, rejected = cleanse(parser, source, sys.stdout.buffer, tally.add)
+    if rejected:
+        for line in fitted(tally.view(total), console.width).lines:
+            console.print(line, soft_wrap=True)
+    return rejected
+
+
+def _print_reject(number: int, reject: Reject, _: bytes) -> None:
+    _print(number, reject, err=True)
 
 
 def _print(number: int, outcome: bytes | Reject, *, err: bool = False) -> None:
@@ -45,3 +74,34 @@ def _print(number: int, outcome: bytes | Reject, *, err: bool = False) -> None:
     else:
         found = {"output": outcome.decode(errors="backslashreplace")}
     click.echo(json.dumps({"line": number} | found, ensure_ascii=False), err=err)
+
+
+class _First(NamedTuple):
+    """The first line that was rejected for a reason."""
+
+    number: int
+    detail: str
+    text: str
+
+
+class _Tally:
+    """How many lines were rejected for each reason."""
+
+    def __init__(self) -> None:
+        self._counts = Counter[str]()
+        self._first: dict[str, _First] = {}
+
+    def add(self, number: int, reject: Reject, line: bytes) -> None:
+        self._counts[reject.reason] += 1
+        if reject.reason not in self._first:
+            text = line[:SHOWN].rstrip(b"\r\n").decode(errors="backslashreplace")
+            self._first[reject.reason] = _First(number, reject.detail, f"{text}…" if len(line) > SHOWN else text)
+
+    def view(self, total: int) -> View:
+        """Return the reasons, the most frequent first."""
+        rows = [
+            (reason, count, f"{count / total:.1%}", *self._first[reason])
+            for reason, count in self._counts.most_common()
+        ]
+        columns = ("REASON", "#LINES", "#SHARE", "#FIRST", "?DETAIL", "?LINE")
+        return View(columns, rows, None, footer=f"{self._counts.total():,} of {total:,} lines are rejected")

@@ -7,6 +7,7 @@ the defaults, which an image may change (`WINNOW_DEFAULT__HTTP__ADDRESS`). Keys 
 `offsets.store` and each of `offsets.mirrors` its store's.
 """
 
+from app.config.commented import commented
 from app.config.model import (
     Config,
     DeadLetterTopic,
@@ -42,6 +43,7 @@ __all__ = [
     "Tree",
     "Value",
     "clear_environment",
+    "commented",
     "described",
     "exposed_secrets",
     "load",

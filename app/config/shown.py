@@ -53,7 +53,7 @@ def options(loaded: Loaded) -> str:
     """
     file = [] if loaded.file is None else ["-c", str(loaded.file.absolute())]
     given = (each for each in values(loaded) if each.origin.startswith("--set "))
-    settings = (word for each in given for word in ("--set", f"{each.key}={_flow(each.value)}"))
+    settings = (word for each in given for word in ("--set", f"{each.key}={flow(each.value)}"))
     return shlex.join([*file, *settings]) or PLACEHOLDERS.options
 
 
@@ -82,15 +82,15 @@ def _lines(section: Mapping[str, Any], origins: Origins, outer: tuple[str, ...] 
     for key, value in section.items():
         keys = (*outer, key)
         if isinstance(value, dict) and value:
-            yield f"{indent}{_flow(key)}:"
+            yield f"{indent}{flow(key)}:"
             yield from _lines(value, origins, keys)
         else:
             meant = misspelt(keys)
-            yield f"{indent}{_flow(key)}: {_flow(value)}  # {origins.get(keys, DEFAULT)}{meant and f'; {meant}'}"
+            yield f"{indent}{flow(key)}: {flow(value)}  # {origins.get(keys, DEFAULT)}{meant and f'; {meant}'}"
 
 
-def _flow(value: object) -> str:
-    """Write a value as one line of YAML, so that a comment can follow."""
+def flow(value: object) -> str:
+    """Return a value as one line of YAML, so that a comment can follow."""
     text = _dumped(value, quotes=None)
     return text if len(text.splitlines()) == 1 else _dumped(value, quotes='"')
 

@@ -96,6 +96,9 @@ class InspectedCluster(Protocol):
     def id(self) -> str:
         """Return the cluster id; empty if the cluster has none."""
 
+    def size(self) -> int:
+        """Return the number of brokers."""
+
     def brokers(self) -> BrokerFacts:
         """Return the versions and settings of the brokers."""
 

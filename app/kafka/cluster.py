@@ -45,6 +45,9 @@ class KafkaCluster:
     def id(self) -> str:
         return self._metadata().cluster_id or ""
 
+    def size(self) -> int:
+        return len(self._metadata().brokers)
+
     def brokers(self) -> BrokerFacts:
         told = self._connection.broker_settings()  # first: it is the quickest to notice that Kafka denies access
         return BrokerFacts(self._versions(), told)

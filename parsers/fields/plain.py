@@ -61,7 +61,7 @@ class Plain:
             value = fields[check.field]
             if check.trimmed:
                 value = fields[check.field] = value.strip(_BLANKS)
-            if not _passes(check.check, value):
+            if not passes(check.check, value):
                 raise RefusedLine(*layout.failed(number, value))
         return b"".join(self._written(piece, fields) for piece in layout.pieces)
 
@@ -90,7 +90,8 @@ def _percent(found: re.Match[str]) -> str:
     return f"%{found[0].encode('utf-8', 'surrogateescape')[0]:02X}"
 
 
-def _passes(check: Check | Test, value: bytes) -> bool:
+def passes(check: Check | Test, value: bytes) -> bool:
+    """Return whether a field, without blanks around it, passes its check."""
     return _CHECKS[check](value) if isinstance(check, Check) else check.accepts(value)
 
 

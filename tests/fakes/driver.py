@@ -198,6 +198,9 @@ class FakeCluster:
     def id(self) -> str:
         return self.name
 
+    def size(self) -> int:
+        return self.replicas
+
     def brokers(self) -> BrokerFacts:
         return BrokerFacts(self.versions, self.broker_settings)
 

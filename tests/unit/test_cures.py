@@ -53,7 +53,7 @@ TOOLS = {
     "kafka-acls": {"--add", "--allow-principal", "--operation", "--topic", "--group", "--cluster", "--transactional-id"}
     | {"--resource-pattern-type"},
     "kafka-configs": {"--alter", "--topic", "--add-config"},
-    "kafka-topics": {"--create", "--alter", "--topic", "--partitions", "--config"},
+    "kafka-topics": {"--create", "--alter", "--topic", "--partitions", "--replication-factor", "--config"},
     "kafka-consumer-groups": {"--delete", "--group"},
     "kafka-transactions": {"--topic", "--partition", "--start-offset"},
 }
@@ -192,6 +192,7 @@ def test_kafkas_own_tools(kafka: dict[str, str]) -> None:
         tools.allow(["DescribeConfigs"], "--cluster"),
         tools.configure("raw", "cleanup.policy=delete"),
         tools.create_topic("raw", 3, {"cleanup.policy": "compact"}),
+        tools.create_topic("raw", 3, {}, replicas=3),
         tools.grow_topic("raw", 3),
         tools.delete_group("g"),
         tools.list_transactions(),

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import pty
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import IO
 
 import pytest
 from click.testing import CliRunner
@@ -19,6 +24,24 @@ from tests.unit.config.good import GOOD, TEXT
 @pytest.fixture
 def runner() -> CliRunner:
     return CliRunner()
+
+
+WIDTH = 72
+
+
+def on_terminal(*arguments: str, stderr: IO[bytes] | None) -> tuple[int, list[str]]:
+    """Run a command on a terminal, to which its errors go as well by default. Return its code and what is shown."""
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "COLUMNS": str(WIDTH), "TERM": "xterm"}
+    command = [sys.executable, "-m", "app.cli", *arguments]
+    with subprocess.Popen(command, stdout=theirs, stderr=stderr or theirs, env=environment) as running:
+        os.close(theirs)
+        shown = b""
+        with contextlib.suppress(OSError):  # a terminal whose last program has ended
+            while some := os.read(ours, 1 << 16):
+                shown += some
+    os.close(ours)
+    return running.returncode, re.sub(r"\x1b\[[0-9;]*m", "", shown.decode()).splitlines()
 
 
 class TestParse:
@@ -41,6 +64,28 @@ class TestParse:
         rejects = [json.loads(text) for text in done.stderr.splitlines()]
         assert [(2, "no_marker"), (3, "empty")] == [(one["line"], one["reason"]) for one in rejects]
         assert all(set(one) == {"line", "reason", "detail"} for one in rejects)
+
+    @pytest.mark.parametrize("to_a_file", [False, True])
+    def test_a_terminal_gets_a_table_of_the_rejects(self, tmp_path: Path, to_a_file: bool) -> None:
+        """By reason, with the first line of each, which cannot move the cursor. A file still gets JSON."""
+        file, errors = tmp_path / "lines", tmp_path / "errors"
+        bad = line(3).replace(b"<<<!>>>80", b"<<<!>>>x")
+        file.write_bytes(b"\n".join([line(1), b"\x1b[2Jrubbish", b"", *[b"x" * 300] * 4, line(2), bad, line(4)]))
+
+        with errors.open("wb") as opened:
+            code, shown = on_terminal("parse", str(file), stderr=opened if to_a_file else None)
+
+        assert (1, [cleansed(n).decode() for n in (1, 2, 4)]) == (code, shown[:3])
+        if to_a_file:
+            assert (3, 7) == (len(shown), len(errors.read_text().splitlines()))
+            return
+        table = [" ".join(each.split()) for each in shown[3:]]
+        assert table[0].startswith("REASON LINES SHARE FIRST DETAIL")
+        assert "no_marker 5 50.0% 2 the line does not begin and end with '<<<!>>>'" in table
+        assert r"\x1b[2Jrubbish" in table
+        assert "empty 1 10.0% 3 the line is empty" in table
+        assert "7 of 10 lines are rejected" == table[-1]
+        assert max(map(len, shown[3:])) <= WIDTH
 
     def test_json_has_every_line_in_order(self, runner: CliRunner) -> None:
         """With --json every line gives one object with its outcome; numbering continues over batches."""
