@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,12 @@ from click.testing import CliRunner, Result
 from app import start
 from app.cli import main
 from app.config import described
+from app.cures import KafkaTools
 from app.errors import Unreachable
 from parsers.registry import PARSERS
 from tests.fakes.driver import DriverKafka, FakeCluster
 from tests.independent import line
-from tests.support.docs import ROOT
+from tests.support.docs import ROOT, commands, fenced
 
 COMBINED = '203.0.113.%d - - [24/Nov/2026:06:00:00 +0000] "GET /a|b HTTP/1.1" 200 612 "-" "curl/8"'
 LINES = [*(COMBINED % number for number in range(9)), "rubbish"]
@@ -225,6 +227,21 @@ class TestBootstrap:
             "topic web.dlq is missing",
         ]
         assert there == said[(at := said.index(there[0])) : at + 4]
+
+    def test_the_page_shows_what_it_says(self, cluster: FakeCluster) -> None:
+        """On a new cluster of one broker; what the page leaves out is `…`."""
+        cluster.replicas, cluster.gone = 1, {"web-logs", "web-logs.clean", "web-logs.dlq"}
+        cluster.tools = KafkaTools("localhost:9092")
+        section = (ROOT / "docs/getting-started.md").read_text().partition("## Your own logs")[2]
+        (cat, _), (command, _), *_ = commands(section)
+        subprocess.run(["bash", "-c", cat], check=True)
+
+        done = CliRunner().invoke(main, shlex.split(command)[1:])
+
+        before, after = next(fenced(section, "text")).split("…\n")
+        assert (0, True, True) == (done.exit_code, done.stderr.startswith(before), done.stderr.endswith(after)), (
+            done.stderr
+        )
 
     def test_without_an_answer_nothing_is_written(self, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
         """The command can be repeated as it is."""
