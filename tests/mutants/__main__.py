@@ -9,7 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-PARTS = ("app", "parsers", "tests")
+PARTS = ("app", "parsers", "tests", "docs")
 
 
 def main() -> int:

@@ -101,9 +101,16 @@ class Trials:
         if report.failed:
             OUTPUT.write_text(f"{report.nodeid}\n{report.longreprtext}")
 
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Keep why a test module cannot be imported."""
+        if report.failed:
+            self._failure = f"{report.nodeid}\n{report.longreprtext}"
+
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Replace pytest's own loop over the collected tests."""
+        if self._failure:
+            return True
         registry.load("idc-access-log", {}).parse(pa.array([b"loads the kernels, which takes a second"], pa.binary()))
         began = time.monotonic()
         if not passes(session.items, math.inf):

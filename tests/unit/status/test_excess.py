@@ -9,7 +9,12 @@ from app.status.window import Moment
 
 
 def hour(records: int, dropped: int) -> list[Moment]:
-    return [Moment(0, 500, 0, 0, 0, filtered={"f": 7}), Moment(60, 500 + records, 0, 0, 0, filtered={"f": 7 + dropped})]
+    between = Moment(30, 600, 0, 0, 0, filtered={"f": 9})
+    return [
+        Moment(0, 500, 0, 0, 0, filtered={"f": 7}),
+        between,
+        Moment(60, 500 + records, 0, 0, 0, filtered={"f": 7 + dropped}),
+    ]
 
 
 @pytest.mark.parametrize(
