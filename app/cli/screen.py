@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import signal
 import sys
 import termios
 import time
 import tty
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Protocol, Self
 
@@ -67,11 +68,11 @@ class Keys:
 
 
 def run_screen(screen: Screen) -> None:
-    """Show a screen at once, and until a key or Ctrl-C ends it."""
+    """Show a screen at once, and until a key, Ctrl-C or SIGTERM ends it; then the terminal is as before."""
     console = Console(highlight=False)
     drawn: Sequence[Text] = ()
     live = Live(console=console, auto_refresh=False, screen=True)
-    with contextlib.suppress(KeyboardInterrupt), Keys() as keys, live:
+    with contextlib.suppress(KeyboardInterrupt), _interrupted_by(signal.SIGTERM), Keys() as keys, live:
         going = True
         while going:
             screen.poll()
@@ -80,6 +81,16 @@ def run_screen(screen: Screen) -> None:
                 drawn = lines
             going = all(map(screen.press, keys.pressed(TICK_SECONDS)))
     screen.leave()
+
+
+@contextlib.contextmanager
+def _interrupted_by(number: signal.Signals) -> Iterator[None]:
+    """Let a signal raise KeyboardInterrupt, as Ctrl-C does."""
+    before = signal.signal(number, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
 
 
 def title(text: str, width: int) -> Text:

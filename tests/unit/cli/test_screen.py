@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -197,6 +198,19 @@ def test_a_screen_is_left(typed: list[str | BaseException], monkeypatch: pytest.
     assert ["polled", "drawn"] == what.done[:2]
     assert "left" == what.done[-1]
     assert "a" in what.done
+
+
+def test_a_screen_that_is_killed_leaves_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SIGTERM ends it as Ctrl-C does; afterwards the signal means what it did before."""
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(screen.Keys, "__init__", lambda self: setattr(self, "_before", None))
+    monkeypatch.setattr(screen.Keys, "pressed", lambda *_: signal.raise_signal(signal.SIGTERM))
+    what = Once()
+
+    screen.run_screen(what)
+
+    assert "left" == what.done[-1]
+    assert before == signal.getsignal(signal.SIGTERM)
 
 
 @pytest.mark.parametrize("command", [["top"], ["lag", "--watch"]], ids=str)
