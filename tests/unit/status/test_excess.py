@@ -24,6 +24,7 @@ def test_a_share_is_that_of_the_last_hour(records: int, dropped: int, expected: 
     """Too few records tell nothing."""
     assert expected == share("f", hour(records, dropped))
     assert share("f", []) is None
+    assert 0.0 == share("g", hour(FEWEST, 400))
 
 
 def test_only_what_is_above_its_limit() -> None:
