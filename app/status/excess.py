@@ -23,14 +23,13 @@ def excesses(
     limits: Mapping[str, float | None], hour: Sequence[Moment], known: Mapping[str, Problem]
 ) -> dict[str, Problem]:
     """Return the problem of each filter above its limit; a known one keeps the time when it began."""
-    shares = {name: share(name, hour) for name, limit in limits.items() if limit is not None}
     return {
-        name: _problem(name, limits[name], hour[-1].at).continuing(known.get(name))
-        for name, dropped in shares.items()
-        if dropped is not None and dropped > (limits[name] or 0)
+        name: _problem(name, limit, hour[-1].at).continuing(known.get(name))
+        for name, limit in limits.items()
+        if limit is not None and (dropped := share(name, hour)) is not None and dropped > limit
     }
 
 
-def _problem(name: str, limit: float | None, now: float) -> Problem:
-    cause = f"the filter {name} drops more than its limit of {100 * (limit or 0):g} % of the records of the last hour"
+def _problem(name: str, limit: float, now: float) -> Problem:
+    cause = f"the filter {name} drops more than its limit of {100 * limit:g} % of the records of the last hour"
     return Problem(cause, f"make sure that it drops what it should: {FILTERS}", now, warns=True)

@@ -13,7 +13,7 @@ def hour(records: int, dropped: int) -> list[Moment]:
     return [
         Moment(0, 500, 0, 0, 0, filtered={"f": 7}),
         between,
-        Moment(60, 500 + records, 0, 0, 0, filtered={"f": 7 + dropped}),
+        Moment(60, 500 + records, 0, 0, 0, filtered={"f": 7 + dropped, "new": dropped}),
     ]
 
 
@@ -24,7 +24,7 @@ def test_a_share_is_that_of_the_last_hour(records: int, dropped: int, expected: 
     """Too few records tell nothing."""
     assert expected == share("f", hour(records, dropped))
     assert share("f", []) is None
-    assert 0.0 == share("g", hour(FEWEST, 400))
+    assert [0.4, 0.0] == [share(name, hour(FEWEST, 400)) for name in ("new", "g")]
 
 
 def test_only_what_is_above_its_limit() -> None:
