@@ -194,6 +194,8 @@ class OffsetRange:
         topic_id: goes into the metadata of each commit.
         log_start: the partition's first offset at planning.
         backlog: the last stable offset at planning: if the group starts here, records below it are its backlog.
+        counted: with a start below `committed`, the records counted with that offset: an attempt may have come to it
+            again, with other counts. None with any other start.
     """
 
     partition: Partition
@@ -203,6 +205,7 @@ class OffsetRange:
     topic_id: str = ""
     log_start: int = 0
     backlog: int = 0
+    counted: int | None = None
 
 
 class TimestampLimit(NamedTuple):

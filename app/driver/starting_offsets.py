@@ -167,10 +167,16 @@ def _out_of_range(at: PartitionOffsets, offset: int, policy: StartPolicy, cut: i
 
 
 def _range(at: PartitionOffsets, start: int) -> OffsetRange:
-    committed = at.committed.offset if at.committed else None
-    marks = at.watermarks
+    committed, marks = at.committed, at.watermarks
+    goes_back = committed is not None and start < committed.offset
     return OffsetRange(
-        at.partition, committed, start, topic_id=at.topic_id, log_start=marks.log_start, backlog=marks.last_stable
+        at.partition,
+        None if committed is None else committed.offset,
+        start,
+        topic_id=at.topic_id,
+        log_start=marks.log_start,
+        backlog=marks.last_stable,
+        counted=OffsetMetadata.parse(committed.metadata).counts.records if committed and goes_back else None,
     )
 
 

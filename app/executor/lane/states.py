@@ -147,10 +147,16 @@ def _refuse_tripped(ledger: Ledger, committed: CommittedOffset | None) -> None:
 
 
 def _first_position(offset_range: OffsetRange, committed: CommittedOffset | None, *, stored: bool) -> int:
-    """Return the planned start if the offset is still the planned one and not `stored` since; otherwise the offset."""
-    if committed is None or (committed.offset == offset_range.committed and not stored):
+    """
+    Return the planned start if the offset is still the planned one and not `stored` since; otherwise the offset.
+
+    If the planned start is below the offset, an earlier attempt may have come to the same offset again.
+    """
+    if committed is None:
         return offset_range.start
-    return committed.offset
+    records = OffsetMetadata.parse(committed.metadata).counts.records
+    again = offset_range.counted is not None and offset_range.counted != records
+    return committed.offset if stored or again or committed.offset != offset_range.committed else offset_range.start
 
 
 class Ready:

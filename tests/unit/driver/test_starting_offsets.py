@@ -161,6 +161,16 @@ def test_out_of_range_can_go_on(policy: str, committed: int, cut: int | None, ex
     assert ((expected, committed) if expected < committed else None) == rewound(at, offset_range)
 
 
+def test_a_start_that_goes_back_says_what_was_counted() -> None:
+    """By which a retried task sees that an attempt has come to the same offset again; no other start needs it."""
+    metadata = str(OffsetMetadata("id-1", 0, Counts(40, 40)))
+
+    assert 40 == start(offsets(150, metadata), out_of_range="nearest", cut=120).counted
+    assert start(offsets(150, metadata)).counted is None
+    assert start(offsets(40, metadata), out_of_range="nearest").counted is None
+    assert start(offsets(None)).counted is None
+
+
 def test_a_normal_start_skips_nothing() -> None:
     """A start at the committed offset, or without one, skips nothing and reads nothing again."""
     for at in (offsets(150), offsets(None)):

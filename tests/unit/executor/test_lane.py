@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import inf
 
 import numpy as np
@@ -414,6 +415,20 @@ class TestStart:
 
         assert 7 == harness.lane.ledger.position
         assert (3, 7, 4) == tuple(getattr(harness.lane.receipt(), name) for name in ("start", "end", "records"))
+
+    def test_a_retried_task_does_not_go_back_either(self) -> None:
+        """It has the plan of the attempt that died, whose counts show that it came to the planned offset again."""
+        planned = replace(at(3, committed=7), counted=0)
+        first = LaneHarness(planned, 7)
+        first.open()
+        first.take(4)
+        first.commit()
+        second = LaneHarness(planned)
+        second.kafka.committed[A] = first.kafka.committed[A]
+
+        second.open()
+
+        assert 7 == second.lane.ledger.position
 
 
 class TestRepeats:
