@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import psutil
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its __all__
     AdminClient,
+    PartitionMetadata,
     ScramCredentialInfo,
     ScramMechanism,
     UserScramCredentialUpsertion,
 )
 
 from app.embedded.broker import Broker, Cluster, HeldPorts
+from tests.chaos.proxy import BROKERS, CONTROLLERS, SERVICE, Route
 from tests.independent import client
 
+GROUPS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
 COORDINATORS = 5
 """Partitions of each of Kafka's internal topics; `app.embedded.broker` sets them."""
 
 SHORT_LIVED = ("-XX:TieredStopAtLevel=1",)
 """Brokers that are killed again and again must not spend the processors on optimising compilation."""
+
+SPACE = "200m"
+"""Of a small disk: a multiple of what a short run writes."""
 
 USER, MECHANISM = "winnow", "SCRAM-SHA-256"
 ITERATIONS = 4096
@@ -28,24 +37,46 @@ ITERATIONS = 4096
 
 
 class ProxiedBroker(Broker):
-    """Brokers with a second listener, which advertises the ports of the proxy."""
+    """
+    Brokers with further listeners, which advertise the ports of a proxy: for the service, and for each other.
+
+    They need a proxy with their `routes`. The harness has a listener of its own.
+    """
 
     def __init__(self, nodes: int) -> None:
         """Choose the ports."""
         super().__init__(nodes, java=SHORT_LIVED)
-        self._outside = ports = HeldPorts(2 * nodes)
-        self._inner, self.outer = ports[:nodes], ports[nodes:]
-        self.routes = dict(zip(self.outer, self._inner, strict=True))
+        self._outside = ports = HeldPorts(5 * nodes)
+        self._inner, self.outer, self._between, self._outer_between, self._outer_controllers = (
+            ports[at : at + nodes] for at in range(0, 5 * nodes, nodes)
+        )
+        ways = (
+            (SERVICE, self.outer, self._inner),
+            (BROKERS, self._outer_between, self._between),
+            (CONTROLLERS, self._outer_controllers, self._controllers),
+        )
+        self.routes = {
+            outer: Route(inner, node, listener)
+            for listener, outers, inners in ways
+            for node, outer, inner in zip(self.nodes, outers, inners, strict=True)
+        }
 
     def _server_properties(self, node: int) -> dict[str, str]:
         usual = super()._server_properties(node)
-        protocols = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,PROXIED:PLAINTEXT"
+        protocols = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,PROXIED:PLAINTEXT,BETWEEN:PLAINTEXT"
+        controllers = [
+            self._controllers[each - 1] if each == node else self._outer_controllers[each - 1] for each in self.nodes
+        ]
+        at = "127.0.0.1"
         return usual | {
-            "listeners": f"{usual['listeners']},PROXIED://127.0.0.1:{self._inner[node - 1]}",
-            "advertised.listeners": f"{usual['advertised.listeners']},PROXIED://127.0.0.1:{self.outer[node - 1]}",
+            "listeners": f"{usual['listeners']},PROXIED://{at}:{self._inner[node - 1]},BETWEEN://{at}:{self._between[node - 1]}",
+            "advertised.listeners": f"{usual['advertised.listeners']},PROXIED://{at}:{self.outer[node - 1]}"
+            f",BETWEEN://{at}:{self._outer_between[node - 1]},CONTROLLER://{at}:{self._outer_controllers[node - 1]}",
+            "controller.quorum.voters": ",".join(f"{each}@{at}:{port}" for each, port in enumerate(controllers, 1)),
             "listener.security.protocol.map": protocols,
-            "inter.broker.listener.name": "PLAINTEXT",
+            "inter.broker.listener.name": "BETWEEN",
             "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
+            "replica.lag.time.max.ms": "10000",
         }
 
     @property
@@ -72,11 +103,14 @@ class ProxiedBroker(Broker):
         """
         return all(map(_sees_all_in_sync, self.bootstrap.split(",")))
 
-    def coordinator(self, topic: str, name: str) -> int:
-        """Return the coordinator of a transactional id or a group, from the leader of its partition of an internal topic."""
+    def coordinates(self, topic: str, name: str) -> PartitionMetadata:
+        """Return the partition of an internal topic that a transactional id or a group belongs to."""
         partition = (_java_hash(name) & 0x7FFFFFFF) % COORDINATORS
-        known = client(self.bootstrap).list_topics(topic, timeout=30).topics[topic].partitions
-        return known[partition].leader
+        return client(self.bootstrap).list_topics(topic, timeout=30).topics[topic].partitions[partition]
+
+    def coordinator(self, topic: str, name: str) -> int:
+        """Return the coordinator of a transactional id or a group: the leader of its partition."""
+        return self.coordinates(topic, name).leader
 
 
 def _sees_all_in_sync(server: str) -> bool:
@@ -97,7 +131,32 @@ def _java_hash(text: str) -> int:
 
 
 class ScramBroker(ProxiedBroker):
-    """Brokers whose proxied listener asks for a password, and which create topics by themselves, as by default."""
+    """
+    Brokers whose proxied listener asks for a password, and which create topics by themselves, as by default.
+
+    Args:
+        nodes: how many there are.
+        short_of_space: the node that has a small disk of its own.
+    """
+
+    def __init__(self, nodes: int, *, short_of_space: int | None = None) -> None:
+        """Choose the ports."""
+        super().__init__(nodes)
+        self._small = short_of_space
+
+    def _prepare(self, node: int, java: str, jars: Path) -> None:
+        folder = self.folder / f"node-{node}"
+        if node == self._small and not folder.is_mount():
+            folder.mkdir(parents=True)
+            subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={SPACE}", "winnow", folder], check=True)
+        super()._prepare(node, java, jars)
+
+    def close(self) -> None:
+        """End the servers, and unmount the small disk."""
+        super().close()
+        if self._small is not None:
+            subprocess.run(["umount", "-l", self.folder / f"node-{self._small}"], check=False)
+            shutil.rmtree(self.folder, ignore_errors=True)
 
     def _server_properties(self, node: int) -> dict[str, str]:
         login = "org.apache.kafka.common.security.scram.ScramLoginModule required;"

@@ -11,6 +11,8 @@ Finds anomalies in a history, by Jepsen's names. Pure: the same events always gi
     zombie record     readers got a record of a stopped worker after one of its successor
     offset moved back the group's committed offset of a partition decreased
     offset read twice a reader got an offset again, or a smaller one
+    readers differ    two readers got different records at one offset
+    skipped           a reader passed an offset at which another one got a record
     open transaction  after the service stopped, an open transaction blocks readers
     silent            during a fault that a person must know of, no line of the log told it
     held up           readers of a partition that a fault should have spared waited for it
@@ -39,7 +41,7 @@ from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from itertools import chain, pairwise
+from itertools import chain, combinations, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -208,6 +210,37 @@ def read_twice(history: History) -> Iterator[Found]:
             position[run.partition] = run.offset + run.records
 
 
+def differing(history: History) -> Iterator[Found]:
+    """Find offsets at which two readers got different lines, or the same line in different records."""
+    for place in history.read_places:
+        got = {reader: history.lines_at(reader, *place) for reader in history.readers}
+        for one, other in combinations(got, 2):
+            mine, theirs = got[one], got[other]
+            _, here, there = np.intersect1d(mine[0], theirs[0], return_indices=True)
+            wrong = mine[0][here][(mine[1:, here] != theirs[1:, there]).any(axis=0)]
+            hashes = history.hashes[one, *place], history.hashes[other, *place]
+            changed = [at for at in hashes[0].keys() & hashes[1].keys() if hashes[0][at] != hashes[1][at]]
+            where = f"{one}, {other}: {_at(place)}"
+            yield len(wrong), f"{where}: {_ranges(wrong)}"
+            yield len(changed), f"{where}: same line in another record: {_ranges(np.array(changed, np.int64))}"
+
+
+def skipped(history: History) -> Iterator[Found]:
+    """Find offsets that a reader did not get, although it got later ones and another reader got a record there."""
+    for place in history.read_places:
+        got = {reader: history.lines_at(reader, *place)[0] for reader in history.readers}
+        all_of_them = np.unique(np.concatenate(list(got.values())))
+        for reader, offsets in got.items():
+            passed = all_of_them[all_of_them <= offsets.max(initial=-1)]
+            missing = np.setdiff1d(passed, offsets)
+            yield len(missing), f"{reader}: {_at(place)}: {_ranges(missing)}"
+
+
+def _at(place: tuple[str, int]) -> str:
+    role, partition = place
+    return f"{role}-{partition}"
+
+
 def left_open(history: History) -> Iterator[Found]:
     """Find partitions that readers cannot read to the end after the service has stopped."""
     for role, partition, stable, high in history.final:
@@ -292,6 +325,8 @@ ANOMALIES: Mapping[str, Callable[[History], Iterator[Found]]] = {
     "zombie record": zombie,
     "offset moved back": moved_back,
     "offset read twice": read_twice,
+    "readers differ": differing,
+    "skipped": skipped,
     "open transaction": left_open,
     "silent": silent,
     "held up": held_up,

@@ -23,10 +23,10 @@ from confluent_kafka.admin import NewPartitions, NewTopic  # type: ignore[attr-d
 from app.embedded.broker import Cluster
 from app.model import Partition, transactional_id
 from tests.chaos import commands
-from tests.chaos.brokers import COORDINATORS, ScramBroker
+from tests.chaos.brokers import COORDINATORS, GROUPS, TRANSACTIONS, ScramBroker
 from tests.chaos.driver import ROOT, Driver, Launch, lay_out
 from tests.chaos.history import Recorder
-from tests.chaos.proxy import Ending, Proxy
+from tests.chaos.proxy import Packet, Proxy
 from tests.chaos.work import AT_LEAST_ONCE
 from tests.independent import client
 from tests.integration.service import forked_workers, settings, working
@@ -54,6 +54,8 @@ class Size:
     """The nodes of each partition of `source`, `sink` or `dead`; by default each partition is on all nodes."""
     internal: tuple[int, ...] = ()
     """The nodes of the partitions of Kafka's internal topics; by default Kafka decides."""
+    short_of_space: int | None = None
+    """The node that has little space for its data."""
 
 
 SMALL = Size(brokers=1, workers=0, partitions=4)
@@ -94,6 +96,9 @@ APART = Size(
 CUT = 1
 CUTTABLE = Size(workers=0, partitions=4, replicas={"source": [(1, 3), (1, 2), (1, 3), (1, 3)]})
 """One partition of the source may lose both its nodes, and the brokers still have their majority."""
+SHORT_OF_SPACE = 3
+SPACE_FOR_LITTLE = Size(workers=0, partitions=4, short_of_space=SHORT_OF_SPACE)
+"""The disk of one broker may be filled. It is mounted for that, so it takes a privileged user."""
 
 
 class System:
@@ -119,7 +124,7 @@ class System:
         self.points.mkdir(parents=True)
         self.code = lay_out(product or ROOT, folder)
         self.password_file = folder / "password"
-        self.broker = ScramBroker(size.brokers)
+        self.broker = ScramBroker(size.brokers, short_of_space=size.short_of_space)
         self.spark = StandaloneSpark(folder, workers=size.workers) if size.workers else None
         self.proxy = Proxy(self.broker.routes, self._note_held)
         self.partitions = size.partitions
@@ -180,7 +185,7 @@ class System:
     def _place_internal_topics(self) -> None:
         """Create Kafka's internal topics before Kafka does, where the size says on which nodes."""
         if self.size.internal:
-            for topic in ("__consumer_offsets", "__transaction_state"):
+            for topic in (GROUPS, TRANSACTIONS):
                 self.place(topic, [self.size.internal] * COORDINATORS, {"cleanup.policy": "compact"})
 
     def set_password(self, password: str) -> None:
@@ -203,9 +208,15 @@ class System:
         """The driver that was started last."""
         return self.drivers[-1]
 
-    def start_driver(self, *, config: Mapping[str, object] = NONE, spark: Mapping[str, object] = NONE) -> Driver:
+    def start_driver(
+        self,
+        *,
+        config: Mapping[str, object] = NONE,
+        spark: Mapping[str, object] = NONE,
+        environment: Mapping[str, str] = MappingProxyType({}),
+    ) -> Driver:
         """Start a driver, with other settings of the service and additional ones of Spark, and return it."""
-        driver = Driver(self.settings(spark) | dict(config), self.launch)
+        driver = Driver(self.settings(spark) | dict(config), self.launch._replace(environment=environment))
         driver.__enter__()
         self.drivers.append(driver)
         return driver
@@ -305,14 +316,17 @@ class System:
         self.partitions += more
         return self.partitions
 
+    def transactional_id(self, partition: int) -> str:
+        """Return the transactional id for a source partition."""
+        return transactional_id(self.name, Partition(self.source, partition))
+
     def transaction_coordinator(self, partition: int) -> int:
         """Return the node that coordinates the transactions for a source partition."""
-        name = transactional_id(self.name, Partition(self.source, partition))
-        return self.broker.coordinator("__transaction_state", name)
+        return self.broker.coordinator(TRANSACTIONS, self.transactional_id(partition))
 
     def group_coordinator(self) -> int:
         """Return the node that coordinates the group."""
-        return self.broker.coordinator("__consumer_offsets", self.name)
+        return self.broker.coordinator(GROUPS, self.name)
 
     def state(self) -> dict[str, object]:
         """Return how many processes of each kind run, for the history."""
@@ -323,8 +337,9 @@ class System:
             "brokers": self.broker.running,
         }
 
-    def _note_held(self, request: Ending, seconds: float) -> None:
-        self.recorder.record("held", **request._asdict(), seconds=round(seconds, 3))
+    def _note_held(self, request: Packet, seconds: float) -> None:
+        about = {"api": request.api, "transactional_id": request.transactional_id}
+        self.recorder.record("held", **about, seconds=round(seconds, 3))
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
 from tests.chaos.history import Recorder
@@ -41,6 +42,7 @@ class Launch(NamedTuple):
         points: the folder of the failpoints.
         recorder: gets the log.
         forked: whether tasks run in forked processes rather than on Spark.
+        environment: further environment variables.
     """
 
     folder: Path
@@ -49,6 +51,7 @@ class Launch(NamedTuple):
     points: Path
     recorder: Recorder
     forked: bool = False
+    environment: Mapping[str, str] = MappingProxyType({})
 
 
 class Driver(WinnowOnSpark):
@@ -62,11 +65,11 @@ class Driver(WinnowOnSpark):
 
     def __init__(self, config: Mapping[str, Any], launch: Launch) -> None:
         """Prepare; nothing starts yet."""
-        folder, code, arm, points, recorder, forked = launch
+        folder, code, arm, points, recorder, forked, more = launch
         if forked:
             config = {**config, "spark": {**config["spark"], "spark.master": FORKS}}
         # Without PYTHONSAFEPATH, `python -m` would import from the working folder first.
-        super().__init__(config, folder, environment={"PYTHONPATH": str(code), "PYTHONSAFEPATH": "1"})
+        super().__init__(config, folder, environment={"PYTHONPATH": str(code), "PYTHONSAFEPATH": "1", **more})
         _, _, self.file = self._arguments
         self._as = arm, str(points)
         self._recorder, self._recorded = recorder, 0

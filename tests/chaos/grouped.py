@@ -118,6 +118,8 @@ class History:
     """Whether the service had done everything at the end."""
     reads: dict[tuple[str, str], list[Run]] = field(default_factory=lambda: defaultdict(list))
     altered: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    hashes: dict[tuple[str, str, int], dict[int, int]] = field(default_factory=lambda: defaultdict(dict))
+    """What a reader got at some offsets of a topic's partition, so far as that can differ for one line."""
     closed: dict[str, dict[str, int]] = field(default_factory=lambda: defaultdict(dict))
     marks: dict[tuple[str, int], list[Mark]] = field(default_factory=lambda: defaultdict(list))
     committed: dict[str, list[tuple[float, int]]] = field(default_factory=lambda: defaultdict(list))
@@ -175,6 +177,21 @@ class History:
         """All streams that were written to."""
         return sorted({stream for outcome in self.written.values() for stream in outcome})
 
+    @property
+    def read_places(self) -> list[tuple[str, int]]:
+        """The partitions of the output that anybody has read from, by role."""
+        return sorted({(role, run.partition) for (_, role), runs in self.reads.items() for run in runs})
+
+    def lines_at(self, reader: str, role: str, partition: int) -> Numbers:
+        """Return what a reader got from a partition, in three rows: offsets, streams, and sequence numbers."""
+        runs = [run for run in self.reads.get((reader, role), ()) if run.partition == partition]
+        columns = [(run.offset, run.stream, run.first, run.records) for run in runs]
+        offset, stream, first, records = np.array(columns, np.int64).reshape(-1, 4).T
+        within = np.arange(records.sum()) - np.repeat(np.cumsum(records) - records, records)
+        return np.stack(
+            [np.repeat(offset, records) + within, np.repeat(stream, records), np.repeat(first, records) + within]
+        )
+
     def seen(self, reader: str, role: str) -> dict[int, Numbers]:
         """Return the sequence numbers that a reader got from a topic, per stream, in the order of reading."""
         found: dict[int, list[Numbers]] = defaultdict(list)
@@ -196,6 +213,8 @@ def _add_read(history: History, event: Event) -> None:
     runs = [Run(event["at"], event["partition"], *row) for row in event["runs"]]
     history.reads[event["reader"], event["role"]] += runs
     history.altered[event["reader"]] += event.get("altered", ())
+    hashes = {int(offset): value for offset, value in event.get("hashes", {}).items()}
+    history.hashes[event["reader"], event["role"], event["partition"]] |= hashes
 
 
 def _add_marks(history: History, event: Event) -> None:

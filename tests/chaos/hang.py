@@ -29,6 +29,7 @@ from app.records import Lines
 from tests.chaos.alone import Worker
 from tests.chaos.brokers import ProxiedBroker
 from tests.chaos.cluster import until
+from tests.chaos.proxy import Proxy
 from tests.independent import cleansed
 from tests.support.forks import FORKS
 
@@ -52,7 +53,8 @@ CASES = (Case(1, ONLY_BROKER, 1), Case(1, ONLY_BROKER, 4), Case(3, GROUPS, 4), C
 
 def measure(case: Case) -> list[float]:
     """Let writers commit after the node that they need was killed; return each call's seconds."""
-    with ProxiedBroker(case.brokers) as broker:
+    broker = ProxiedBroker(case.brokers)
+    with Proxy(broker.routes), broker:
         for topic in (SOURCE, SINK, DEAD):
             broker.create_topic(topic, PARTITIONS, replication=case.brokers)
         partitions, node = _choose(broker, case)

@@ -6,7 +6,8 @@ Each line is an event, in the order of observation: `at` (seconds since the star
     setup      seed, arm, partitions: the plan of the run; may_double if the service is to deliver at least once
     write      stream, first, count, bad (sequence numbers), outcome (`ok`, `aborted`, `unknown`); perhaps either: the
                numbers of lines that may be in the sink or among the dead letters
-    read       reader, role (`sink`, `dead`), partition, runs [offset, stream, first, count, transaction], altered
+    read       reader, role (`sink`, `dead`), partition, runs [offset, stream, first, count, transaction], altered,
+               hashes: of the records at some offsets
     closed     reader, transaction, count: the number of records, from the last record of a transaction
     marks      rows [role, partition, last stable offset, high watermark]
     committed  offsets: source partition -> committed offset of the group

@@ -1,4 +1,4 @@
-"""Injects faults: seeded, recorded, one at a time. What each of them does is in `harm`."""
+"""Injects faults: seeded, recorded, one after the other. What each of them does is in `harm`."""
 
 from __future__ import annotations
 
@@ -6,12 +6,25 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 
 from tests.chaos.cluster import System
-from tests.chaos.harm import brokers, processes, refusals, source
-from tests.chaos.harm.base import Harm
+from tests.chaos.harm import brokers, coordinators, network, processes, quotas, refusals, source, together
+from tests.chaos.harm.base import Harm, inflicted
 from tests.chaos.load import Load
 
-ANYWHERE: Mapping[str, Harm] = {**processes.ANYWHERE, **brokers.ANYWHERE, **source.ANYWHERE, **processes.FAILPOINTS}
-ON_A_CLUSTER: Mapping[str, Harm] = {**processes.ON_A_CLUSTER, **brokers.ON_A_CLUSTER}
+ANYWHERE: Mapping[str, Harm] = {
+    **processes.ANYWHERE,
+    **brokers.ANYWHERE,
+    **network.ANYWHERE,
+    **quotas.ANYWHERE,
+    **source.ANYWHERE,
+    **processes.FAILPOINTS,
+    **together.ANYWHERE,
+}
+ON_A_CLUSTER: Mapping[str, Harm] = {
+    **processes.ON_A_CLUSTER,
+    **brokers.ON_A_CLUSTER,
+    **network.ON_A_CLUSTER,
+    **coordinators.ON_A_CLUSTER,
+}
 HARM: Mapping[str, Harm] = {**ANYWHERE, **ON_A_CLUSTER, **{name: kind.harm for name, kind in refusals.KINDS.items()}}
 ONCE = ("partitions added",)
 KILLS: Sequence[str] = [
@@ -34,14 +47,11 @@ class Nemesis:
 
     def strike(self, name: str) -> None:
         """Inject a fault, repair it, and start the service again if it has ended."""
-        recorder, state = self._system.recorder, self._system.state()
-        began, told = recorder.now, refusals.KINDS[name].told if name in refusals.KINDS else ""
-        with HARM[name](self._system, self._load, self._rng) as target:
-            recorder.record("fault", name=name, target=target, state=state, began=began, told=told)
-        for driver in self._system.drivers:
-            driver.record_log()
-        self._system.bury_drivers()
-        recorder.record("healed", name=name, target=target)
+        told = refusals.KINDS[name].told if name in refusals.KINDS else ""
+        with inflicted(name, HARM[name], self._system, self._load, self._rng, told=told):
+            for driver in self._system.drivers:
+                driver.record_log()
+            self._system.bury_drivers()
         self._system.revive()
 
 

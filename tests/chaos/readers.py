@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from types import TracebackType
@@ -25,6 +26,8 @@ from tests.chaos.lines import is_cleansed, is_unchanged, numbered
 TRANSACTION = "winnow-chaos-transaction"
 COUNT = "winnow-chaos-count"
 """Headers that the harness adds to dead letters; only the last record of a transaction has `COUNT`."""
+HASHED_EVERY = 16
+"""Of so many offsets, the record at one is hashed: its line is known for each, and only the rest could differ."""
 POLL_SECONDS = 0.5
 KNOWN_SECONDS = 30.0
 
@@ -110,14 +113,18 @@ class Reader(Background):
         """Record what has arrived."""
         found: dict[tuple[str, int], list[list[Any]]] = defaultdict(list)
         altered: dict[tuple[str, int], list[str]] = defaultdict(list)
+        hashes: dict[tuple[str, int], dict[int, int]] = defaultdict(dict)
         for message in self._consumer.consume(5_000, 0.2):
             place: Any = (message.topic(), message.partition())
             if message.error():
                 self._on_error(message, place)
             elif not self._closes(message):
                 self._add(found[place], altered[place], message, self._roles[place[0]])
+                if (offset := message.offset() or 0) % HASHED_EVERY == 0:
+                    hashes[place][offset] = _hash(message)
         for (topic, partition), runs in found.items():
-            more = {"altered": altered[topic, partition]} if altered[topic, partition] else {}
+            noted = {"altered": altered[topic, partition], "hashes": hashes[topic, partition]}
+            more = {key: value for key, value in noted.items() if value}
             self._recorder.record(
                 "read", reader=self.name, role=self._roles[topic], partition=partition, runs=runs, **more
             )
@@ -166,6 +173,11 @@ class Reader(Background):
             if self.lines > lines:
                 lines, deadline = self.lines, time.monotonic() + seconds
         return self.caught_up(ends)
+
+
+def _hash(message: Message) -> int:
+    """Return a hash of everything that two readers must get alike."""
+    return zlib.crc32(repr((message.timestamp(), message.key(), message.value(), message.headers())).encode())
 
 
 def _text(raw: str | bytes | None) -> str:

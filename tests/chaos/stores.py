@@ -1,7 +1,7 @@
 """
 Kills at random moments, with each offset store as the truth: `python -m tests.chaos.stores [NAME ...]`.
 
-Killed are Python workers, the driver, and the store's server, each by SIGKILL. With the store in Kafka the service
+Killed are Python workers, the driver, and the store's server, each by SIGKILL; the server is also frozen by SIGSTOP. With the store in Kafka the service
 delivers exactly once, so every anomaly counts. With the others it delivers at least once: a line may come twice, but
 none may be lost. Exits with 1 if one was.
 """
@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,6 +31,7 @@ from app.offsets.registry import open_store
 from tests.chaos.checker import Finding, judge
 from tests.chaos.cluster import SMALL, System, until
 from tests.chaos.grouped import History
+from tests.chaos.harm.base import Harm, inflicted
 from tests.chaos.history import Recorder, events
 from tests.chaos.load import Load, fresh_name
 from tests.chaos.nemesis import Nemesis, schedule
@@ -44,8 +45,13 @@ from tests.servers.redis import Redis
 from tests.servers.server import Server
 from tests.servers.zookeeper import ZooKeeper
 
-KILLS = ["worker killed"] * 3 + ["driver killed"] + ["store killed"] * 2
-"""One turn; without a server of its own a store is never killed."""
+PROCESSES = ["worker killed"] * 3 + ["driver killed"]
+"""One turn, to which those of the store's server are added, where it has one of its own."""
+AWAY: Mapping[str, tuple[Callable[[Server], None], Callable[[Server], None], tuple[float, float]]] = {
+    "store killed": (Server.kill, Server.start, (0.1, 3)),
+    "store frozen": (Server.freeze, Server.thaw, (2, 30)),
+}
+"""How to take the store's server away, how to bring it back, and after how many seconds, at least and at most."""
 PATIENCE = 300.0
 """How long the first lines may take, and the last; on a busy machine a restarted driver alone takes a minute."""
 HARMFUL = frozenset({"lost", "phantom", "misplaced", "aborted read", "disagree"})
@@ -115,19 +121,28 @@ def run(name: str, seed: int, seconds: float, folder: Path) -> Path:
 
 def _kill(system: System, load: Load, server: Server | None, rng: random.Random, deadline: float) -> None:
     nemesis = Nemesis(system, load, rng)
-    for name in schedule(KILLS if server else KILLS[:-2], rng):
+    for name in schedule(PROCESSES + (list(AWAY) if server else []), rng):
         if time.monotonic() > deadline:
             return
-        if server is not None and name == "store killed":
-            began = system.recorder.now
-            server.kill()
-            system.recorder.record("fault", name=name, target=server.title, state=system.state(), began=began)
-            time.sleep(rng.uniform(0.1, 3))
-            server.start()
-            system.recorder.record("healed", name=name, target=server.title)
+        if server is not None and name in AWAY:
+            with inflicted(name, _away(server, name), system, load, rng):
+                pass
         else:
             nemesis.strike(name)
         time.sleep(rng.uniform(*BRIEF))
+
+
+def _away(server: Server, name: str) -> Harm:
+    take_away, bring_back, seconds = AWAY[name]
+
+    @contextmanager
+    def away(system: System, load: Load, rng: random.Random) -> Iterator[str]:
+        take_away(server)
+        yield server.title
+        time.sleep(rng.uniform(*seconds))
+        bring_back(server)
+
+    return away
 
 
 def _lag(system: System, store: Plugin) -> int:

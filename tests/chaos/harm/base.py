@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeVar
 
 import psutil
@@ -26,6 +26,19 @@ POLL_SECONDS = 0.25
 NOBODY = "nobody"
 ANSWER_SECONDS = 3.0
 T = TypeVar("T")
+
+
+@contextmanager
+def inflicted(
+    name: str, harm: Harm, system: System, load: Load, rng: random.Random, *, told: str = ""
+) -> Iterator[None]:
+    """Do harm, repair it before the block, and record both: the repair after the block."""
+    recorder, state = system.recorder, system.state()
+    began = recorder.now
+    with harm(system, load, rng) as target:
+        recorder.record("fault", name=name, target=target, state=state, began=began, told=told)
+    yield
+    recorder.record("healed", name=name, target=target)
 
 
 def choose(rng: random.Random, find: Callable[[], Sequence[psutil.Process]]) -> psutil.Process | None:

@@ -86,10 +86,9 @@ def stand_by_through_an_outage(system: System, load: Load, rng: random.Random) -
     assert until(lambda: any(STANDS_BY == each["event"] for each in stands_by.events), HANDOVER_SECONDS), (
         "it does not stand by"
     )
-    system.proxy.dropping = True
-    yield str(stands_by.pid)
-    time.sleep(OUTAGE_SECONDS)
-    system.proxy.dropping = False
+    with system.proxy.dropping():
+        yield str(stands_by.pid)
+        time.sleep(OUTAGE_SECONDS)
     until(lambda: stands_by.logged(KAFKA_IS_BACK) or not stands_by.alive, HANDOVER_SECONDS)
     if until(lambda: stands_by.java or works.logged(FENCED) or not works.alive, WATCH_SECONDS):
         what = "the service that stood by went to work beside the living one"

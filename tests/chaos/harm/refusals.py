@@ -9,8 +9,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from tests.chaos.cluster import APART, CUTTABLE, FRAGILE, SMALL, Size
-from tests.chaos.harm import generations, leaderless, lines, owners, passwords, records, spoiled, topics, truncation
+from tests.chaos.cluster import APART, CUTTABLE, FRAGILE, SMALL, SPACE_FOR_LITTLE, Size
+from tests.chaos.harm import (
+    disk,
+    generations,
+    leaderless,
+    lines,
+    owners,
+    passwords,
+    records,
+    spoiled,
+    topics,
+    truncation,
+)
 from tests.chaos.harm.base import Harm
 from tests.chaos.harm.source import added_while_stopped, added_without_siblings
 from tests.chaos.work import AT_LEAST_ONCE, HONEST
@@ -64,6 +75,7 @@ KINDS: Mapping[str, Kind] = {
     "dead letters deleted": Kind(topics.dead_letters_deleted, told="does not exist"),
     "partitions added while stopped": Kind(added_while_stopped),
     "partitions added, siblings leaderless": Kind(added_without_siblings, APART, "leader"),
+    "disk full": Kind(disk.full, SPACE_FOR_LITTLE),
     "paused, dead letters deleted": Kind(topics.deleted_while_paused, told="paused"),
 }
 TAKEOVERS = tuple(name for name, kind in KINDS.items() if "take-over" in name and kind.arm == HONEST)

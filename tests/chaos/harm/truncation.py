@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from tests.chaos.cluster import CUT, System, stopped, until
 from tests.chaos.harm.base import (
@@ -39,21 +39,20 @@ def log_truncated(system: System, load: Load, rng: random.Random) -> Iterator[st
     kept = _stand_still(system, load)
     leader, nodes = replicas(system, CUT)
     (follower,) = set(nodes) - {leader}
-    with stopped(system.broker.process(follower)):
-        time.sleep(SETTLE_SECONDS)  # its last request must come back empty
-        load.pause = False
-        if not until(lambda: committed_offsets(system).get(CUT, 0) >= kept + CLEANSED_AND_CUT, PROGRESS_SECONDS):
-            what = f"beside a stopped follower: partition {CUT} for {PROGRESS_SECONDS:.0f} s"
-            system.recorder.record("seen", anomaly="stuck", what=what)
-        system.proxy.dropping = True
-        time.sleep(SETTLE_SECONDS)
-        reached = committed_offsets(system).get(CUT, 0)
-        yield f"partition {CUT}, offsets {kept} to {reached}"
-        system.broker.kill(leader)
-    until(lambda: replicas(system, CUT)[0] == follower, PATIENCE)
-    until(lambda: source_ends(system, [CUT])[CUT] > reached + CLEANSED_AND_CUT, PATIENCE)
-    system.proxy.dropping = False
-    system.proxy.cut()
+    with ExitStack() as outage:
+        with stopped(system.broker.process(follower)):
+            time.sleep(SETTLE_SECONDS)  # its last request must come back empty
+            load.pause = False
+            if not until(lambda: committed_offsets(system).get(CUT, 0) >= kept + CLEANSED_AND_CUT, PROGRESS_SECONDS):
+                what = f"beside a stopped follower: partition {CUT} for {PROGRESS_SECONDS:.0f} s"
+                system.recorder.record("seen", anomaly="stuck", what=what)
+            outage.enter_context(system.proxy.dropping())
+            time.sleep(SETTLE_SECONDS)
+            reached = committed_offsets(system).get(CUT, 0)
+            yield f"partition {CUT}, offsets {kept} to {reached}"
+            system.broker.kill(leader)
+        until(lambda: replicas(system, CUT)[0] == follower, PATIENCE)
+        until(lambda: source_ends(system, [CUT])[CUT] > reached + CLEANSED_AND_CUT, PATIENCE)
     bring_back(system, leader)
     expect_progress(system, set(range(system.partitions)) - {CUT}, "beside the truncated partition")
     expect_agreement(system, system.driver, "a truncated log")

@@ -19,6 +19,7 @@ from tests.chaos.controls import CONTROL_PLANS
 from tests.chaos.driver import lay_out
 from tests.chaos.failpoints import POINTS, Failpoints
 from tests.chaos.harm.refusals import KINDS
+from tests.chaos.harm.together import THEMES, parts
 from tests.chaos.nemesis import HARM, KILLS, ONCE, schedule
 from tests.chaos.run import refusals_plans
 from tests.chaos.work import CONTROLS
@@ -41,6 +42,20 @@ def test_every_kind_of_process_is_killed_as_often_as_listed() -> None:
     assert set(KILLS) <= set(HARM)
 
 
+@pytest.mark.parametrize("cluster", [False, True])
+def test_what_happens_at_once_has_different_themes(*, cluster: bool) -> None:
+    """A seed decides two or three kinds of harm, no two of one theme; in the end each kind is chosen."""
+    chosen = [parts(random.Random(seed), cluster=cluster) for seed in range(2_000)]
+
+    assert chosen == [parts(random.Random(seed), cluster=cluster) for seed in range(2_000)]
+    assert {2, 3} == set(map(len, chosen))
+    assert all(
+        sum(part.name in theme.kinds(cluster=cluster) for part in each) <= 1 for each in chosen for theme in THEMES
+    )
+    every = {name for theme in THEMES for name in theme.kinds(cluster=cluster)}
+    assert every == {part.name for each in chosen for part in each} <= HARM.keys()
+
+
 @pytest.mark.parametrize("apart", [False, True])
 def test_a_refusal_runs_as_often_as_wished_on_a_system_that_can_have_it(*, apart: bool) -> None:
     """Kinds that need the same system share one, unless they are to be apart."""
@@ -50,7 +65,7 @@ def test_a_refusal_runs_as_often_as_wished_on_a_system_that_can_have_it(*, apart
     assert all(KINDS[name].size is plan.size for plan in plans for name in plan.faults)
     assert all(KINDS[name].arm == plan.arm for plan in plans for name in plan.faults)
     assert {Path("/other")} == {plan.product for plan in plans}
-    assert (len(KINDS) if apart else 5) == len(plans)
+    assert (len(KINDS) if apart else 6) == len(plans)
 
 
 def test_what_the_log_must_say_is_a_pattern() -> None:

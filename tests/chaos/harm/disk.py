@@ -1,0 +1,35 @@
+"""Fills the disk of a broker."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.chaos.cluster import SHORT_OF_SPACE, System, until
+from tests.chaos.harm.base import PATIENCE, bring_back, expect_progress
+from tests.chaos.load import Load
+
+
+@contextmanager
+def full(system: System, load: Load, rng: random.Random) -> Iterator[str]:
+    """Leave a broker no space for what it must append, which ends it; make room and start it again."""
+    ballast = system.broker.folder / f"node-{SHORT_OF_SPACE}" / "ballast"
+    _fill(ballast)
+    yield f"node {SHORT_OF_SPACE}"
+    until(lambda: SHORT_OF_SPACE not in system.broker.running, PATIENCE)
+    time.sleep(rng.uniform(0, 6))
+    expect_progress(system, range(system.partitions), "beside a broker whose disk is full")
+    ballast.unlink()
+    if SHORT_OF_SPACE not in system.broker.running:
+        bring_back(system, SHORT_OF_SPACE)
+    until(lambda: system.broker.in_sync, PATIENCE)
+
+
+def _fill(ballast: Path) -> None:
+    with ballast.open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, shutil.disk_usage(ballast.parent).free)
