@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from dataclasses import replace
 from itertools import pairwise, product
@@ -412,6 +413,27 @@ class TestOutcomes:
 
             assert expected() == kafka.sink[A]
             assert 12 == kafka.committed[A].offset
+
+    def test_a_later_attempt_does_not_go_back_again(self) -> None:
+        """An attempt has gone back, come to the planned offset again, and died. The next one has the same assignment."""
+        kafka, task_config = FakeKafka({A: source()}), make_task_config()
+        kafka.committed[A] = CommittedOffset(6, str(OffsetMetadata(counts=Counts(6, 6))))
+        assignment = make_assignment(task_config, OffsetRange(A, committed=6, start=3, counted=6))
+
+        def attempt(script: Script) -> None:
+            clock = FakeClock()
+            clients = FakeClients(kafka, task_config, clock, script)
+            task.run(assignment, clients, make_parser(task_config), 8, clock.runtime)
+
+        for sent in range(1, 9):
+            kafka.sink[A].clear()
+            kafka.dead[A].clear()
+            kafka.committed[A] = CommittedOffset(6, str(OffsetMetadata(counts=Counts(6, 6))))
+            with contextlib.suppress(Killed):
+                attempt(Script([Mishap(Point.AFTER_COMMIT, Trouble.KILLED, sent)]))
+            attempt(Script())
+
+            assert len(kafka.sink[A]) == len(set(kafka.sink[A]))
 
     def test_an_offset_that_went_back_is_not_overwritten(self) -> None:
         """If an operator resets the group between planning and opening, the partition is left to the next plan."""

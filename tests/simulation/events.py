@@ -1,0 +1,395 @@
+"""
+What happens in a schedule besides the service's own work: kills, outages, lost and late requests, second services, people.
+
+An event is data, so that a failing schedule can be told and shrunk. `happen` finds its target among what exists then.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from app.driver.clients import Clients
+from app.model import Pause
+from app.offsets.metadata import OffsetMetadata
+from tests.simulation.kafka import Entry, Fate, Log
+from tests.simulation.network import Fault, Kind
+from tests.simulation.scheduler import Process
+
+HEAL_SECONDS = 8.0
+"""When everything is repaired."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """
+    One event.
+
+    Args:
+        at: its time in the schedule.
+        kind: what happens.
+        which: chooses the target among those that exist.
+        seconds: how long it lasts, or how late something comes.
+        detail: what else the kind needs.
+    """
+
+    at: float
+    kind: What
+    which: int = 0
+    seconds: float = 0.0
+    detail: str = ""
+
+    def happen(self, sim: Any) -> None:
+        said = f"{self.detail} {self.seconds:.1f} s".strip() if self.seconds else self.detail
+        sim.history.note("nemesis", self.kind, said)
+        _HAPPENS[self.kind](sim, self)
+
+    def __str__(self) -> str:
+        return f"{self.at:7.3f} s  {self.kind}, target {self.which}, {self.seconds:.1f} s {self.detail}".rstrip()
+
+
+class What(StrEnum):
+    """The kinds of events."""
+
+    WRITE = "lines are written"
+    WRITE_ABORTED = "a source transaction is aborted"
+    KILL_TASK = "a task is killed"
+    KILL_DRIVER = "the driver is killed"
+    FREEZE_TASK = "a task is frozen"
+    FREEZE_DRIVER = "the driver is frozen"
+    CUT_OFF_TASK = "a task is cut off"
+    CUT_OFF_DRIVER = "the driver is cut off"
+    FAULT = "a request meets a fault"
+    BROKERS_DOWN = "no broker answers"
+    COORDINATOR_MOVES = "a transaction coordinator moves"
+    GROUP_MOVES = "the group's coordinator moves"
+    GROUP_LEADERLESS = "the group's offsets have no leader"
+    SLOW_MARKERS = "markers are slow"
+    SINK_LEADERLESS = "a partition of the output has no leader"
+    SOURCE_LEADERLESS = "a source partition has no leader"
+    SERVICE_STARTS = "a second service starts"
+    NEW_GENERATION = "a later generation starts"
+    STANDS_BY = "a service stands by"
+    SERVICE_STOPS = "a service is stopped"
+    PAUSE = "the service is paused"
+    RESET = "offsets are reset"
+    ADD_SOURCE = "the source gets a partition"
+    ADD_SINK = "the sink gets a partition"
+    RETENTION = "retention deletes records"
+    TRUNCATION = "the source's log is cut"
+
+
+FAULTY_APIS = (
+    "EndTxn",
+    "EndTxn",
+    "EndTxn",
+    "TxnOffsetCommit",
+    "TxnOffsetCommit",
+    "AddOffsetsToTxn",
+    "AddPartitionsToTxn",
+    "InitProducerId",
+    "InitProducerId",
+    "Produce",
+    "OffsetFetch",
+    "ListOffsets",
+)
+USUAL: Sequence[tuple[What, int]] = (
+    (What.FAULT, 30),
+    (What.KILL_TASK, 10),
+    (What.KILL_DRIVER, 5),
+    (What.FREEZE_TASK, 10),
+    (What.FREEZE_DRIVER, 4),
+    (What.CUT_OFF_TASK, 4),
+    (What.CUT_OFF_DRIVER, 2),
+    (What.BROKERS_DOWN, 3),
+    (What.COORDINATOR_MOVES, 5),
+    (What.GROUP_MOVES, 4),
+    (What.SLOW_MARKERS, 5),
+    (What.SOURCE_LEADERLESS, 3),
+    (What.SERVICE_STARTS, 4),
+    (What.NEW_GENERATION, 5),
+    (What.STANDS_BY, 2),
+    (What.SERVICE_STOPS, 2),
+    (What.SINK_LEADERLESS, 4),
+    (What.GROUP_LEADERLESS, 2),
+    (What.PAUSE, 3),
+    (What.RESET, 3),
+    (What.RETENTION, 3),
+    (What.TRUNCATION, 3),
+    (What.ADD_SOURCE, 2),
+    (What.ADD_SINK, 2),
+    (What.WRITE_ABORTED, 5),
+)
+
+
+def draw(seed: int) -> list[Event]:
+    """Return the events of a seed."""
+    rng = random.Random(f"events {seed}")
+    events = [
+        Event(round(rng.uniform(0, HEAL_SECONDS - 2), 3), What.WRITE, rng.randrange(2), detail=str(rng.randint(1, 3)))
+        for _ in range(rng.choice((4, 6, 8, 10, 20)))
+    ]
+    kinds, weights = zip(*USUAL, strict=True)
+    centre = rng.uniform(0.3, HEAL_SECONDS - 3)
+    for _ in range(rng.randint(1, 5)):
+        # Faults that overlap find more than faults far apart.
+        at = rng.uniform(0.1, HEAL_SECONDS - 2) if rng.random() < 0.4 else max(0.05, rng.gauss(centre, 0.8))
+        kind = rng.choices(kinds, weights)[0]
+        if kind is What.FAULT and rng.random() < 0.5:  # while a transaction is open
+            at = rng.choice(events).at + rng.uniform(0.0, 0.7)
+        events.append(_draw(rng, min(at, HEAL_SECONDS - 1), kind))
+    return sorted(events, key=lambda each: each.at)
+
+
+def _draw(rng: random.Random, at: float, kind: What) -> Event:
+    seconds, detail = rng.choice((rng.uniform(0.05, 1.0), rng.uniform(0.3, 4.0), rng.uniform(2.0, 12.0))), ""
+    if kind is What.FAULT:
+        detail = f"{rng.choice(FAULTY_APIS)}/{rng.choice([*Kind, Kind.REQUEST_LATE])}"
+    return Event(round(at, 3), kind, rng.randrange(6), round(seconds, 3), detail)
+
+
+# How each kind happens
+
+
+def _pick(some: Sequence[Any], event: Event) -> Any:
+    return some[event.which % len(some)] if some else None
+
+
+def _write(sim: Any, event: Event) -> None:
+    sim.write(event.which % len(sim.logs), int(event.detail))
+
+
+def _write_aborted(sim: Any, event: Event) -> None:
+    log: Log = _pick(sim.logs, event)
+    log.ongoing[event.which] = log.end
+    for _ in range(2):
+        log.append(Entry(b"9:9", producer=event.which, fate=Fate.OPEN))
+
+    def abort() -> None:
+        if log.mark(event.which, 0, Fate.ABORTED) is None:
+            sim.scheduler.after(0.5, abort)
+
+    sim.scheduler.after(event.seconds, abort)
+
+
+def _kill_task(sim: Any, event: Event) -> None:
+    if (worker := _pick(sim.workers, event)) is not None:
+        sim.history.note(worker.name, "is killed")
+        sim.scheduler.kill(worker)
+
+
+def _kill_driver(sim: Any, event: Event) -> None:
+    if (service := _pick(sim.alive, event)) is not None:
+        sim.history.note(service.name, "is killed")
+        service.killed = True
+        sim.scheduler.kill(service.process)
+        sim.scheduler.after(event.seconds, lambda: sim.start_service(service.generation) if sim.goes_on else None)
+
+
+def _for_a_time(
+    process: Process | None,
+    sim: Any,
+    event: Event,
+    begin: Callable[[Process], object],
+    end: Callable[[Process], object],
+) -> None:
+    if process is not None:
+        sim.history.note(process.name, event.kind)
+        begin(process)
+        sim.scheduler.after(event.seconds, lambda: process.dead or end(process))
+
+
+def _freeze_task(sim: Any, event: Event) -> None:
+    _for_a_time(_pick(sim.workers, event), sim, event, sim.scheduler.freeze, sim.scheduler.thaw)
+
+
+def _freeze_driver(sim: Any, event: Event) -> None:
+    _for_a_time(
+        _pick([each.process for each in sim.alive], event), sim, event, sim.scheduler.freeze, sim.scheduler.thaw
+    )
+
+
+def _cut(process: Process) -> None:
+    process.cut_off = True
+
+
+def _join(process: Process) -> None:
+    process.cut_off = False
+
+
+def _cut_off_task(sim: Any, event: Event) -> None:
+    _for_a_time(_pick(sim.workers, event), sim, event, _cut, _join)
+
+
+def _cut_off_driver(sim: Any, event: Event) -> None:
+    _for_a_time(_pick([each.process for each in sim.alive], event), sim, event, _cut, _join)
+
+
+def _fault(sim: Any, event: Event) -> None:
+    api, _, kind = event.detail.partition("/")
+    sim.network.armed.append(Fault(api, Kind(kind), event.seconds))
+
+
+def _brokers_down(sim: Any, event: Event) -> None:
+    cluster = _pick((sim.sink, sim.source), event)
+    cluster.down = True
+    sim.scheduler.after(min(event.seconds, 5.0), lambda: setattr(cluster, "down", False))
+
+
+def _coordinator_moves(sim: Any, event: Event) -> None:
+    if (name := _pick(sorted(sim.sink.transactions), event)) is not None:
+        sim.sink.silent_coordinators.add(name)
+        sim.scheduler.after(min(event.seconds, 5.0), lambda: sim.sink.silent_coordinators.discard(name))
+
+
+def _group_moves(sim: Any, event: Event) -> None:
+    """Let the group's coordinator move; markers wait for it."""
+    group, skips = sim.sink.groups["g"], sim.sink.skips_markers
+    group.has_coordinator, sim.sink.skips_markers = False, False
+
+    def back() -> None:
+        group.has_coordinator, sim.sink.skips_markers = True, skips
+
+    sim.scheduler.after(min(event.seconds, 5.0), back)
+
+
+def _slow_markers(sim: Any, event: Event) -> None:
+    sim.marker_seconds = event.seconds / 4
+    sim.scheduler.after(event.seconds, sim.usual_markers)
+
+
+def _leaderless(sim: Any, event: Event, log: Log) -> None:
+    if log in sim.outputs and sim.setting.first_epoch:
+        return  # nothing of ours ends a transaction that hangs once its producer id has run out
+    log.has_leader = False
+    sim.scheduler.after(event.seconds, log.gets_leader)
+
+
+def _source_leaderless(sim: Any, event: Event) -> None:
+    _leaderless(sim, event, _pick(sim.logs, event))
+
+
+def _sink_leaderless(sim: Any, event: Event) -> None:
+    _leaderless(sim, event, _pick(sim.outputs, event))
+
+
+def _start_service(sim: Any, _: Event) -> None:
+    sim.start_service(max((each.generation for each in sim.services), default=0))
+
+
+def _new_generation(sim: Any, _: Event) -> None:
+    sim.start_service(max((each.generation for each in sim.services), default=0) + 1)
+
+
+def _stands_by(sim: Any, _: Event) -> None:
+    sim.start_service(max((each.generation for each in sim.services), default=0), stand_by=True)
+
+
+def _service_stops(sim: Any, event: Event) -> None:
+    if (service := _pick(sim.alive, event)) is not None:
+        service.stop.request("SIGTERM")
+
+
+def _group_leaderless(sim: Any, event: Event) -> None:
+    """Let the partition of the group's offsets lose its leader; markers are skipped."""
+    group = sim.sink.groups["g"]
+    if sim.setting.first_epoch:
+        return  # as above
+    group.has_coordinator = False
+    sim.scheduler.after(min(event.seconds, 5.0), lambda: setattr(group, "has_coordinator", True))
+
+
+def _add_source(sim: Any, _: Event) -> None:
+    if len(sim.logs) < 3:
+        sim.source.grow("raw", 3)
+        sim.write(2, 3)
+
+
+def _add_sink(sim: Any, _: Event) -> None:
+    sim.sink.grow("clean", 3)
+
+
+def _retention(sim: Any, event: Event) -> None:
+    """Let retention delete records that are done; if the configuration says where to go on, also others."""
+    log: Log = _pick(sim.logs, event)
+    before = sim.stored(log) or 0
+    if sim.setting.out_of_range != "error":
+        before += event.which
+        sim.judge.deleted(log, before)
+    log.delete_before(before)
+
+
+def _truncation(sim: Any, event: Event) -> None:
+    """Let the log lose its last records in an unclean election, if the configuration says where to go on."""
+    log: Log = _pick(sim.logs, event)
+    if sim.setting.out_of_range == "nearest" and not log.ongoing:
+        sim.judge.cut(log)
+        log.cut(max(log.start, log.end - 1 - event.which))
+
+
+def _pause(sim: Any, event: Event) -> None:
+    def pause(clients: Clients) -> None:
+        clients.pauses.set(Pause(int(sim.scheduler.now * 1000), "sim"))
+        sim.scheduler.sleep(event.seconds)
+        clients.pauses.clear()
+
+    sim.operator("pauses", pause)
+
+
+def _reset(sim: Any, event: Event) -> None:
+    """Pause, wait until no task runs, set an offset back, and resume: as `winnow offsets reset` does."""
+    log: Log = _pick(sim.logs, event)
+
+    def reset(clients: Clients) -> None:
+        clients.pauses.set(Pause(int(sim.scheduler.now * 1000), "sim"))
+        for _ in range(40):
+            if not sim.workers and sim.stored(log) is not None:
+                _set_back(sim, log, event.which, clients)
+                break
+            sim.scheduler.sleep(0.5)
+        clients.pauses.clear()
+
+    sim.operator("resets", reset)
+
+
+def _set_back(sim: Any, log: Log, records: int, clients: Clients) -> None:
+    before = clients.offsets.load([log.partition], stable=True).get(log.partition)
+    if before is not None and not sim.workers:
+        offset = max(log.start, before.offset - records)
+        sim.judge.set_back(log, offset)
+        metadata = OffsetMetadata.restarting(before, offset, sim.source.topics["raw"].id)
+        clients.offsets.reset(log.partition, offset, metadata)
+
+
+_HAPPENS: dict[What, Callable[[Any, Event], None]] = {
+    What.WRITE: _write,
+    What.WRITE_ABORTED: _write_aborted,
+    What.KILL_TASK: _kill_task,
+    What.KILL_DRIVER: _kill_driver,
+    What.FREEZE_TASK: _freeze_task,
+    What.FREEZE_DRIVER: _freeze_driver,
+    What.CUT_OFF_TASK: _cut_off_task,
+    What.CUT_OFF_DRIVER: _cut_off_driver,
+    What.FAULT: _fault,
+    What.BROKERS_DOWN: _brokers_down,
+    What.COORDINATOR_MOVES: _coordinator_moves,
+    What.GROUP_MOVES: _group_moves,
+    What.SLOW_MARKERS: _slow_markers,
+    What.SINK_LEADERLESS: _sink_leaderless,
+    What.SOURCE_LEADERLESS: _source_leaderless,
+    What.SERVICE_STARTS: _start_service,
+    What.NEW_GENERATION: _new_generation,
+    What.STANDS_BY: _stands_by,
+    What.SERVICE_STOPS: _service_stops,
+    What.ADD_SOURCE: _add_source,
+    What.ADD_SINK: _add_sink,
+    What.RETENTION: _retention,
+    What.TRUNCATION: _truncation,
+    What.PAUSE: _pause,
+    What.RESET: _reset,
+    What.GROUP_LEADERLESS: _group_leaderless,
+    What.SINK_LEADERLESS: _sink_leaderless,
+}

@@ -1,0 +1,259 @@
+"""
+Finds anomalies while a schedule runs, by the names of `tests.chaos.checker`.
+
+It sees everything: each record and each offset carries the `serial` of the transaction that its writer meant, which no
+client can read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from app.model import Partition
+from tests.simulation.history import History
+from tests.simulation.kafka import Cluster, Fate, Log
+
+
+class Anomaly(NamedTuple):
+    """What must never happen, and an example."""
+
+    name: str
+    example: str
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.example}"
+
+
+class Identity(NamedTuple):
+    """A source record: its partition, and its number in it, which is what its text says."""
+
+    partition: int
+    number: int
+
+    @classmethod
+    def of(cls, text: bytes | None) -> Identity | None:
+        """Return the identity in a text such as `3:17` or `!3:17`, or in the line `ok 3:17`."""
+        if not text:
+            return None
+        first, _, second = text.removeprefix(b"ok ").lstrip(b"!").partition(b":")
+        return cls(int(first), int(second)) if first.isdigit() and second.isdigit() else None
+
+
+class Judge:
+    """
+    Reads the sink and the dead letters as a read_committed reader does, after each marker.
+
+    Args:
+        source: the cluster of the source.
+        sink: the cluster of sink, dead letters and offsets.
+        topics: the source, the sink, and the dead letters.
+        stands_for: returns the partition under which the offset of a source partition is stored.
+    """
+
+    def __init__(
+        self,
+        source: Cluster,
+        sink: Cluster,
+        *,
+        group: str,
+        topics: tuple[str, str, str],
+        stands_for: Callable[[Partition], Partition],
+        history: History,
+    ) -> None:
+        self._source, self._sink, self._group = source, sink, group
+        self._raw, self._outputs = topics[0], topics[1:]
+        self._stands_for = stands_for
+        self._history = history
+        self.anomalies: list[Anomaly] = []
+        self.seen: dict[Identity, str] = {}
+        self._read: dict[Partition, int] = {}
+        self._last: dict[tuple[str, int], int] = {}
+        self._fates: dict[int, Fate] = {}
+        self._with_offset: set[int] = set()
+        self._stored: dict[Partition, int] = {}
+        self.asked: set[Partition] = set()
+        """The source partitions whose offset may go back: an operator has set it, or the log was cut."""
+        self._hanging: dict[int, Fate] = {}
+        """The transactions whose end was not written everywhere for want of a leader, and how they ended."""
+        self.gaps: list[int] = []
+        """The transactions that ended otherwise in the end because of one that hung (docs/guarantees.md, Known gaps)."""
+        self.in_gaps: set[Identity] = set()
+        """The records of those transactions, which may be lost or come again."""
+        self.lost_in_gaps: set[Identity] = set()
+        """Those that no reader got in the end."""
+        self.doubled_in_gaps: set[Identity] = set()
+        """Those that readers got twice."""
+        self._cuts: dict[Partition, int] = {}
+        """The offset of each partition when its log was cut."""
+        self._forgotten: dict[Partition, int] = {}
+        """The same, once the cut may be forgotten."""
+        self.excused: set[Identity] = set()
+        """Records that no reader need get: Kafka has deleted them, or an operator has passed them over."""
+        self.may_come_again: set[Identity] = set()
+        """Records that an operator has made come again."""
+        sink.marked = self._marked
+        sink.offset_sent = self._with_offset.add
+        sink.skipped = self._skipped
+
+    def found(self, name: str, example: str) -> None:
+        self.anomalies.append(Anomaly(name, example))
+        self._history.note("judge", name, example)
+
+    def _marked(self, place: Partition | str, serials: set[int], fate: Fate) -> None:
+        # What a fenced producer sends still joins a transaction of its epoch that hangs there.
+        hanging = not serials.isdisjoint(self._hanging)
+        for serial in serials:
+            known = self._fates.setdefault(serial, fate)
+            if known is not fate and (hanging or self._hanging.get(serial) is Fate.COMMITTED):
+                self._gap(serial)
+            elif known is not fate:
+                self.found("torn transaction", f"transaction {serial} is {known} in one place and {fate} in {place}")
+            if fate is Fate.COMMITTED and serial not in self._with_offset and hanging:
+                self._gap(serial)
+            elif fate is Fate.COMMITTED and serial not in self._with_offset:
+                self.found("torn transaction", f"the lines of transaction {serial} are readable without its offset")
+        if isinstance(place, Partition):
+            self._look(self._sink.log(place))
+        else:
+            self._look_at_offsets()
+
+    def _skipped(self, place: Partition | str, serials: set[int], fate: Fate) -> None:
+        for serial in serials:
+            self._hanging.setdefault(serial, fate)
+            self._fates.setdefault(serial, fate)
+            self._history.note("kafka", "a marker is skipped", f"transaction {serial}, {fate}, hangs in {place}")
+
+    @property
+    def hangs(self) -> bool:
+        """Whether the end of some transaction was lost."""
+        return bool(self._hanging)
+
+    def _gap(self, serial: int) -> None:
+        """Excuse the records of a transaction whose end was lost: in the sink they are lost, or they come again."""
+        self.gaps.append(serial)
+        self._history.note("judge", "known gap", f"transaction {serial}")
+        for name in self._outputs:
+            for log in self._sink.topics[name].logs:
+                for offset in range(log.start, log.end):
+                    if log[offset].serial == serial and (who := Identity.of(log[offset].value)):
+                        self.in_gaps.add(who)
+                        self.may_come_again.add(who)
+
+    def _look_at_offsets(self) -> None:
+        group = self._sink.groups[self._group]
+        for log in self._source.topics[self._raw].logs:
+            partition, stored = log.partition, group.stored.get(self._stands_for(log.partition))
+            if stored is None:
+                continue
+            before = self._stored.get(partition, 0)
+            if stored.offset < before and partition not in self.asked:
+                self.found("offset moved back", f"{partition}: from {before} to {stored.offset}")
+            self._stored[partition] = stored.offset
+
+    def _look(self, log: Log) -> None:
+        """Read on in the sink or the dead letters, up to the last stable offset."""
+        at = self._read.get(log.partition, 0)
+        while at < log.stable:
+            entry = log[at]
+            if not entry.control and entry.fate is Fate.COMMITTED:
+                self._saw(log.partition, at, entry.value)
+            at += 1
+        self._read[log.partition] = at
+
+    def _saw(self, place: Partition, offset: int, value: bytes | None) -> None:
+        who, where = Identity.of(value), f"{place}@{offset}"
+        if who is None:
+            return self.found("phantom", f"{where}: {value!r}")
+        if who in self.seen:
+            if who in self.in_gaps:
+                self.doubled_in_gaps.add(who)
+            if who in self.may_come_again:
+                return None
+            return self.found("duplicated", f"{who.partition}:{who.number} at {self.seen[who]} and {where}")
+        self.seen[who] = where
+        last = self._last.get((place.topic, who.partition), -1)
+        if who.number < last and who not in self.may_come_again:
+            self.found("reordered", f"{who.partition}:{who.number} after {who.partition}:{last} at {where}")
+        self._last[place.topic, who.partition] = max(last, who.number)
+        return None
+
+    # What people and Kafka do on purpose
+
+    def deleted(self, log: Log, before: int) -> None:
+        """Excuse the records that retention deletes; some may be unread."""
+        self.excused |= self._identities(log, log.start, before)
+
+    def cut(self, log: Log) -> None:
+        """Allow the offset to go back: the log is about to lose its end in an unclean election."""
+        self.asked.add(log.partition)
+        self._cuts[log.partition] = max(self._stored.get(log.partition, 0), self._cuts.get(log.partition, 0))
+
+    def memory_is_lost(self, *partitions: Partition) -> None:
+        """
+        Excuse what was written where a cut log had been read: a new driver, or one whose offset was set, goes on at the
+        end that it sees (`out.of.range: nearest`).
+        """
+        for partition in self._cuts.keys() & set(partitions or self._cuts):
+            read = max(self._cuts[partition], self._stored.get(partition, 0))  # a commit may have been on its way
+            self._forgotten[partition] = max(read, self._forgotten.get(partition, 0))
+
+    def waits_for_a_person(self) -> bool:
+        """Return whether an offset is pending for good, which the service reports (`OffsetPending`, `OffsetVanished`)."""
+        return bool(self._sink.groups[self._group].pending and self._hanging)
+
+    def set_back(self, log: Log, offset: int) -> None:
+        """Expect the records from this offset on again."""
+        self.asked.add(log.partition)
+        self.memory_is_lost(log.partition)
+        self.may_come_again |= self._identities(log, offset, log.end)
+
+    def _identities(self, log: Log, begin: int, end: int) -> set[Identity]:
+        texts = (log[offset].value for offset in range(max(begin, log.start), min(end, log.end)))
+        return {who for text in texts if (who := Identity.of(text)) is not None}
+
+    # The end
+
+    def drained(self) -> bool:
+        """Return whether everything readable is done, and no transaction is open."""
+        group = self._sink.groups[self._group]
+        if group.pending or any(log.ongoing for name in self._outputs for log in self._sink.topics[name].logs):
+            return False
+        return not any(log.ongoing or self._lags(log) for log in self._source.topics[self._raw].logs)
+
+    def _lags(self, log: Log) -> bool:
+        at = self._stored.get(log.partition, 0)
+        return any(offset >= at or not self._is_done(who, log.partition, offset) for who, offset in self._readable(log))
+
+    def _readable(self, log: Log) -> Iterator[tuple[Identity, int]]:
+        """Yield the records that a read_committed reader of the source gets."""
+        for offset in range(log.start, log.stable):
+            entry = log[offset]
+            if not entry.control and entry.fate is Fate.COMMITTED and (who := Identity.of(entry.value)):
+                yield who, offset
+
+    def _is_done(self, who: Identity, partition: Partition, offset: int) -> bool:
+        return (
+            who in self.seen or who in self.excused or who in self.in_gaps or offset < self._forgotten.get(partition, 0)
+        )
+
+    def what_is_left(self) -> str:
+        """Describe why it is not drained."""
+        pending = self._sink.groups[self._group].pending
+        sources = self._source.topics[self._raw].logs
+        outputs = [log for name in self._outputs for log in self._sink.topics[name].logs]
+        parts = [f"{log.partition} at {self._stored.get(log.partition)} of {log.stable}" for log in sources]
+        parts += [f"{log.partition} open at {log.ongoing}" for log in outputs if log.ongoing]
+        return "; ".join([*parts, f"pending {pending}"] if pending else parts)
+
+    def conclude(self) -> None:
+        """Compare the outputs with the source, once it is drained."""
+        for name in self._outputs:
+            for log in self._sink.topics[name].logs:
+                self._look(log)
+        for log in self._source.topics[self._raw].logs:
+            for who, offset in self._readable(log):
+                if who not in self.seen and who in self.in_gaps:
+                    self.lost_in_gaps.add(who)
+                if not self._is_done(who, log.partition, offset):
+                    self.found("lost", f"{who.partition}:{who.number} of {log.partition}@{offset}")

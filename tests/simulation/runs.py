@@ -1,0 +1,121 @@
+"""Runs many schedules, and makes a failing one readable: a shorter list of events, and the history."""
+
+from __future__ import annotations
+
+import gc
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from tests.simulation.arms import ARMS
+from tests.simulation.events import HEAL_SECONDS, Event, draw
+from tests.simulation.judge import Anomaly
+from tests.simulation.network import QUESTIONS
+from tests.simulation.schedule import Result, Setting, Simulation
+from tests.simulation.world import installed
+
+OTHER_ORDERS = 6
+"""How many other orders a shorter list of events is tried with: without an event, everything behind it comes elsewhere."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A schedule that can be repeated: the seed of all latencies, the setting, and the events."""
+
+    seed: int
+    setting: Setting
+    events: Sequence[Event]
+
+    @classmethod
+    def of(cls, seed: int) -> Plan:
+        return cls(seed, Setting.of(seed), draw(seed))
+
+    def run(self, *, kept: bool = False) -> Result:
+        """Run it; call it inside `installed`."""
+        return Simulation(self.seed, self.setting, kept=kept).run(self.events, HEAL_SECONDS)
+
+
+@dataclass
+class Report:
+    """What came of many schedules."""
+
+    schedules: int = 0
+    steps: int = 0
+    seconds: float = 0.0
+    """The simulated time."""
+    answers: Counter[tuple[str, str]] = field(default_factory=Counter)
+    failed: dict[int, Anomaly] = field(default_factory=dict)
+    """The first anomaly of each seed that has one."""
+    gaps: int = 0
+    """How many transactions met a known gap (docs/guarantees.md)."""
+
+    def __add__(self, other: Report) -> Report:
+        return Report(
+            self.schedules + other.schedules,
+            self.steps + other.steps,
+            self.seconds + other.seconds,
+            self.answers + other.answers,
+            self.failed | other.failed,
+            self.gaps + other.gaps,
+        )
+
+    def __str__(self) -> str:
+        return (
+            f"{self.schedules:,} schedules, {self.steps:,} steps, {self.seconds / 3600:,.1f} simulated hours, "
+            f"{len(self.answers)} branches (kinds of answers), {self.gaps} known gaps, {len(self.failed)} anomalies"
+        )
+
+
+def search(seeds: Iterable[int], arm: str = "honest", *, until_found: bool = False) -> Report:
+    """Run the schedules of these seeds, perhaps only until one fails."""
+    report = Report()
+    with installed(), ARMS[arm](), _rarely_collected():
+        for seed in seeds:
+            result = Plan.of(seed).run()
+            found = {seed: result.anomalies[0]} if result.anomalies else {}
+            report += Report(1, result.steps, result.seconds, result.answers, found, result.gaps)
+            if found and until_found:
+                break
+    return report
+
+
+@contextmanager
+def _rarely_collected() -> Iterator[None]:
+    """Exempt what is loaded from garbage collection, which takes a tenth of the time."""
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+
+
+def shrunk(plan: Plan, name: str, arm: str = "honest") -> Plan:
+    """Return a plan with as few events as possible that still shows an anomaly of this name."""
+    with installed(), ARMS[arm]():
+        smaller: Plan | None = plan
+        while smaller is not None:
+            plan, smaller = smaller, _smaller(smaller, name)
+    return plan
+
+
+def _smaller(plan: Plan, name: str) -> Plan | None:
+    """Return a plan without one of the events that still fails; None if there is none."""
+    for without in reversed(range(len(plan.events))):
+        events = [each for at, each in enumerate(plan.events) if at != without]
+        for other in range(OTHER_ORDERS):
+            candidate = replace(plan, seed=plan.seed + 1_000_003 * other, events=events)
+            if any(each.name == name for each in candidate.run().anomalies):
+                return candidate
+    return None
+
+
+def told(plan: Plan, arm: str = "honest") -> str:
+    """Return the events and the history of a schedule, for a person."""
+    with installed(), ARMS[arm]():
+        result = plan.run(kept=True)
+    events = "\n".join(map(str, plan.events))
+    history = "\n".join(result.history.told(*QUESTIONS))
+    anomalies = "\n".join(map(str, result.anomalies)) or "no anomaly"
+    return f"seed {plan.seed}, arm {arm}, {plan.setting}\n\nEvents\n{events}\n\nHistory\n{history}\n\n{anomalies}"

@@ -1,0 +1,391 @@
+"""One schedule: a cluster, services, faults at their times, a time to heal, and the verdict."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any
+
+from app import start
+from app.config import Config, load
+from app.driver.clients import Clients
+from app.driver.service import Service
+from app.driver.stop import Stop
+from app.driver.tracker import StatusTracker
+from app.errors import PartitionError, Unreachable, WinnowError
+from app.executor.clients import ClientFactory
+from app.kafka.backend import PLAIN
+from app.kafka.clients import TaskClients
+from app.model import Assignment, Partition
+from app.status.snapshot import About
+from tests.simulation import librdkafka, scheduler
+from tests.simulation.history import History
+from tests.simulation.judge import Anomaly, Judge
+from tests.simulation.kafka import LAST_EPOCH, Cluster, Log
+from tests.simulation.librdkafka import FakeProducer, World
+from tests.simulation.lines import TinyParser, line
+from tests.simulation.network import Network
+from tests.simulation.scheduler import Killed, Process, Scheduler
+from tests.simulation.spark import SimRounds
+from tests.simulation.world import make_runtime
+
+GROUP, RAW, CLEAN, DEAD = "g", "raw", "clean", "dead"
+HERE, THERE = "here:9092", "there:9092"
+LOOK_SECONDS, LONGEST_SECONDS = 0.25, 700.0
+STOP_SECONDS = 60.0
+PENDING_SECONDS = 90.0
+"""How long an offset that hangs may be pending before it counts as left to a person."""
+MARKER_SECONDS = 0.004
+HURRIED_SECONDS = 2.0
+
+
+def honest(assignment: Assignment) -> ClientFactory[Any]:
+    """Return the product's own clients."""
+    make: Any = FakeProducer  # it is no subclass of what it stands for
+    return TaskClients(assignment.config, PLAIN, make, assignment.ranges, in_use=assignment.takes_over)
+
+
+@dataclass
+class Running:
+    """A service in a schedule: its processes, and how it ended."""
+
+    name: str
+    process: Process
+    stop: Stop
+    generation: int
+    rounds: SimRounds | None = None
+    tracker: StatusTracker | None = None
+    killed: bool = False
+    code: int | None = None
+    error: BaseException | None = None
+
+    @property
+    def over(self) -> bool:
+        return self.process.dead
+
+
+@dataclass
+class Result:
+    """What came of a schedule."""
+
+    seed: int
+    anomalies: Sequence[Anomaly]
+    steps: int
+    seconds: float
+    history: History
+    answers: Any = field(default_factory=dict)
+    errors: list[str] = field(default_factory=list)
+    gaps: int = 0
+    """How many transactions met a known gap."""
+    lost_in_gaps: int = 0
+    doubled_in_gaps: int = 0
+    """How many records are lost and doubled by them."""
+    problems: Sequence[str] = ()
+    """What the services that still ran told at the end."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """
+    What is fixed before a schedule begins.
+
+    Args:
+        slots: how many tasks run at once.
+        round_interval: in seconds, as configured.
+        out_of_range: as configured.
+        two_clusters: whether source and sink have a cluster each.
+        first_epoch: the epoch of new producer ids; close to the last one, they run out.
+        hurried: whether coordinators abort open transactions after two seconds.
+    """
+
+    slots: int = 2
+    round_interval: int = 10
+    out_of_range: str = "error"
+    two_clusters: bool = False
+    first_epoch: int = 0
+    hurried: bool = False
+
+    @classmethod
+    def of(cls, seed: int) -> Setting:
+        rng = random.Random(f"setting {seed}")
+        return cls(
+            slots=rng.choice((1, 1, 2)),
+            round_interval=rng.choice((2, 5, 10)),
+            out_of_range=rng.choice(("error", "earliest", "nearest")),
+            two_clusters=rng.random() < 0.15,
+            first_epoch=LAST_EPOCH - 3 if rng.random() < 0.1 else 0,
+            hurried=rng.random() < 0.1,
+        )
+
+
+@cache
+def _config(generation: int, setting: Setting) -> Config:
+    changes = [f"sink.kafka.bootstrap.servers={THERE}"] if setting.two_clusters else []
+    return load(
+        None,
+        [
+            f"group.id={GROUP}",
+            f"source.topics={RAW}",
+            f"sink.topic={CLEAN}",
+            f"dead.letters.topic={DEAD}",
+            f"kafka.bootstrap.servers={HERE}",
+            "http.enabled=false",
+            f"generation={generation}",
+            f"out.of.range={setting.out_of_range}",
+            f"round.interval={setting.round_interval}",
+            *changes,
+        ],
+        {},
+    )
+
+
+class Simulation:
+    """Everything of one schedule, for the events that change it."""
+
+    def __init__(self, seed: int, setting: Setting = Setting(), *, kept: bool = False) -> None:  # it is frozen
+        self.seed, self.setting = seed, setting
+        self.scheduler = Scheduler(seed)
+        self.rng = self.scheduler.rng
+        self.history = History(lambda: self.scheduler.now, kept=kept)
+        self.network = Network(self.scheduler, self.history)
+        self.marker_seconds = MARKER_SECONDS
+        self.source = self._cluster()
+        self.sink = self._cluster() if setting.two_clusters else self.source
+        self.world = World(self.scheduler, self.network, self.history, {HERE: self.source, THERE: self.sink})
+        self.services: list[Running] = []
+        self.goes_on = True
+        """Whether services are started again; at the end they are stopped."""
+        self.source.create(RAW, 2)
+        self.sink.create(CLEAN, 2)
+        self.sink.create(DEAD, 1)
+        self.config = _config(0, setting)
+        self.judge = Judge(
+            self.source,
+            self.sink,
+            group=GROUP,
+            topics=(RAW, CLEAN, DEAD),
+            stands_for=self.stands_for,
+            history=self.history,
+        )
+        self.written: dict[int, int] = {}
+        self._operators: list[Process] = []
+
+    def _cluster(self) -> Cluster:
+        cluster = Cluster(self.scheduler, lambda: self.rng.expovariate(1 / self.marker_seconds))
+        cluster.first_epoch = self.setting.first_epoch
+        if self.setting.hurried:
+            cluster.longest_seconds = HURRIED_SECONDS
+        return cluster
+
+    def stands_for(self, partition: Partition) -> Partition:
+        """Return the partition under which the offset of a source partition is stored."""
+        placeholder = self.config.placeholder
+        return partition._replace(topic=placeholder.format(topic=partition.topic)) if placeholder else partition
+
+    # What events use
+
+    def write(self, partition: int, count: int) -> None:
+        """Let the agent write lines, one in four of them bad."""
+        first = self.written.get(partition, 0)
+        self.written[partition] = first + count
+        lines = [line(partition, first + number, good=self.rng.random() < 0.75) for number in range(count)]
+        self.source.write(Partition(RAW, partition), *lines)
+
+    @property
+    def logs(self) -> list[Log]:
+        """The partitions of the source."""
+        return self.source.topics[RAW].logs
+
+    @property
+    def outputs(self) -> list[Log]:
+        """The partitions of the sink and of the dead letters."""
+        return [*self.sink.topics[CLEAN].logs, *self.sink.topics[DEAD].logs]
+
+    def stored(self, log: Log) -> int | None:
+        """Return the group's offset in a source partition."""
+        found = self.sink.groups[GROUP].stored.get(self.stands_for(log.partition))
+        return None if found is None else found.offset
+
+    def operator(self, name: str, work: Callable[[Clients], object]) -> None:
+        """Let a person do something in a process of its own, again until it succeeds."""
+        process = Process(name)
+        self._operators.append(process)
+
+        def main() -> None:
+            clients = start.clients(self.config, make_runtime(self.scheduler, name))
+            while True:
+                try:
+                    work(clients)
+                except (PartitionError, Unreachable) as error:
+                    self.history.note(name, "must try again", str(error))
+                    self.scheduler.sleep(1.0)
+                else:
+                    self.history.note(name, "has done it")
+                    return
+
+        self.scheduler.spawn(process, "main", main)
+
+    def start_service(self, generation: int = 0, *, stand_by: bool = False) -> Running:
+        """Start a service in a process of its own."""
+        name = f"s{len(self.services) + 1}"
+        running = Running(name, Process(name), Stop(), generation)
+        self.services.append(running)
+        self.judge.memory_is_lost()
+        self.history.note(name, "starts", f"generation {generation}{', standing by' if stand_by else ''}")
+
+        def main() -> None:
+            try:
+                running.code = self._serve(running, stand_by=stand_by)
+            except Killed:
+                raise
+            except WinnowError as error:
+                running.code, running.error = 2, error
+            except Exception as error:  # noqa: BLE001  # the verdict names it
+                running.error = error
+                self.judge.found("crashed", f"{name}: {type(error).__name__}: {error}")
+                if self.history.kept:
+                    import traceback
+
+                    traceback.print_exc()
+            self.history.note(name, "ends", f"code {running.code} {running.error or ''}")
+            self.scheduler.kill(running.process)
+
+        self.scheduler.spawn(running.process, "main", main)
+        return running
+
+    def _serve(self, running: Running, *, stand_by: bool) -> int:
+        config = _config(running.generation, self.setting)
+        runtime = make_runtime(self.scheduler, running.name, look=1.0)
+        clients = replace(start.clients(config, runtime), clusters=None)
+
+        def rounds() -> SimRounds:
+            running.rounds = SimRounds(
+                self.scheduler, running.process, honest, runtime, parser=TinyParser(), slots=self.setting.slots
+            )
+            return running.rounds
+
+        running.tracker = tracker = StatusTracker(GROUP, [], runtime, about=About(sink=CLEAN))
+        service = Service(config, clients, rounds, stop=running.stop, tracker=tracker, runtime=runtime)
+        return service.run(until_end=False, stand_by=stand_by)
+
+    def usual_markers(self) -> None:
+        self.marker_seconds = MARKER_SECONDS
+
+    @property
+    def alive(self) -> list[Running]:
+        return [each for each in self.services if not each.over]
+
+    @property
+    def workers(self) -> list[Process]:
+        return [worker for each in self.services if each.rounds for worker in each.rounds.alive]
+
+    @property
+    def processes(self) -> list[Process]:
+        rounds = [each.rounds.workers for each in self.services if each.rounds]
+        workers = [worker for some in rounds for worker in some]
+        return [each.process for each in self.services] + workers + self._operators
+
+    # The course of a schedule
+
+    def run(self, events: Sequence[Any], heal_at: float) -> Result:
+        """Run the schedule to its end."""
+        scheduler.use(self.scheduler)
+        librdkafka.use(self.world)
+        try:
+            self._run(events, heal_at)
+            problems = [str(each.tracker.snapshot.problems) for each in self.alive if each.tracker is not None]
+            if self.scheduler.failure is not None:
+                raise self.scheduler.failure
+            return Result(
+                self.seed,
+                list(self.judge.anomalies),
+                self.scheduler.steps,
+                self.scheduler.now,
+                self.history,
+                self.network.answers,
+                [str(each.error) for each in self.services if each.error],
+                len(self.judge.gaps),
+                len(self.judge.lost_in_gaps),
+                len(self.judge.doubled_in_gaps),
+                problems,
+            )
+        finally:
+            self.scheduler.finish(self.processes)
+            scheduler.use(None)
+            librdkafka.use(None)
+
+    def _run(self, events: Sequence[Any], heal_at: float) -> None:
+        for partition in range(2):
+            self.write(partition, self.rng.randint(3, 10))
+        self.start_service()
+        for event in events:
+            self.scheduler.sleep(max(0.0, event.at - self.scheduler.now))
+            if self._gave_up():
+                return
+            event.happen(self)
+        self.scheduler.sleep(max(0.0, heal_at - self.scheduler.now))
+        self._heal()
+        if self.judge.hangs:
+            self._write_to_all()
+        if self._drains():
+            self._stop()
+            self.judge.conclude()
+
+    def _write_to_all(self) -> None:
+        """Write a good and a bad line to each partition: a committed transaction that hangs ends with the next one."""
+        for log in self.logs:
+            for good in (True, False):
+                number = self.written.get(log.partition.number, 0)
+                self.written[log.partition.number] = number + 1
+                self.source.write(log.partition, line(log.partition.number, number, good=good))
+
+    def _gave_up(self) -> bool:
+        return self.scheduler.gave_up
+
+    def _heal(self) -> None:
+        self.history.note("nemesis", "heals")
+        self.network.armed.clear()
+        self.usual_markers()
+        for cluster in (self.source, self.sink):
+            cluster.down = False
+            cluster.silent_coordinators.clear()
+            cluster.groups[GROUP].has_coordinator = True
+            for topic in cluster.topics.values():
+                for log in topic.logs:
+                    log.gets_leader()
+        for process in self.processes:
+            process.cut_off = False
+            if process.frozen:
+                self.scheduler.thaw(process)
+
+    def _drains(self) -> bool:
+        """Wait until everything is done; return whether it is."""
+        until = self.scheduler.now + LONGEST_SECONDS
+        while not (self.judge.drained() or self.judge.anomalies or self._gave_up()):
+            if not self.alive:
+                self.start_service(max((each.generation for each in self.services), default=0))
+            if self.scheduler.now > until - LONGEST_SECONDS + PENDING_SECONDS and self.judge.waits_for_a_person():
+                return False
+            if self.scheduler.now > until:
+                self.judge.conclude()
+                self.judge.found("stuck", self.judge.what_is_left())
+                return False
+            self.scheduler.sleep(LOOK_SECONDS)
+        if self._gave_up() and self.scheduler.failure is None:
+            self.judge.found("livelock", self.judge.what_is_left())
+        return not self._gave_up() and not self.judge.anomalies
+
+    def _stop(self) -> None:
+        self.goes_on = False
+        for each in self.alive:
+            each.stop.request("the schedule ends")
+        until = self.scheduler.now + STOP_SECONDS
+        while self.alive and not self._gave_up():
+            if self.scheduler.now > until:
+                self.judge.found("stuck", f"{self.alive[0].name} does not stop")
+                return
+            self.scheduler.sleep(LOOK_SECONDS)
+        if wrong := [each for each in self.services if each.code not in (None, 0) and each.error is None]:
+            self.judge.found("crashed", f"{wrong[0].name} ended with {wrong[0].code}")

@@ -1,0 +1,132 @@
+"""Puts the model in place of confluent_kafka, and the scheduler in place of clocks and threads, below the product."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future, wait
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import cache, partial
+from importlib.metadata import entry_points
+from typing import Any, Self, TypeVar
+
+from confluent_kafka import Consumer, Message, Producer
+from confluent_kafka.admin import AdminClient
+
+import app.driver
+import app.executor
+import app.executor.lane
+import app.kafka
+import app.kafka.plain
+from app.executor.parse import parse
+from app.runtime import Runtime
+from tests.simulation import librdkafka, scheduler
+from tests.simulation.scheduler import EPOCH, Scheduler, SimExecutor, SimFuture, SimThreading, SimTime
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class SimRuntime(Runtime):
+    """The simulation's clock and threads."""
+
+    def background(self, call: Callable[[], T]) -> SimFuture[T]:
+        threads: Executor = SimExecutor(1, "background")
+        return threads.submit(call)  # type: ignore[return-value]
+
+
+def wall_clock() -> float:
+    return EPOCH + scheduler.running().clock()
+
+
+class HungryWatchdog:
+    """Replaces the watchdog of a worker: biting kills the simulated process."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def feed(self) -> None:
+        pass
+
+    def bite(self) -> None:
+        running = scheduler.running()
+        running.kill(running.current.process)
+        running.refuse_if_dead()
+
+
+REPLACED = {
+    id(Producer): librdkafka.FakeProducer,
+    id(Consumer): librdkafka.FakeConsumer,
+    id(AdminClient): librdkafka.FakeAdmin,
+    id(Message): librdkafka.FakeMessage,
+    id(Future): SimFuture,
+    id(wait): scheduler.wait,
+    id(time): SimTime,
+    id(threading): SimThreading,
+}
+"""What replaces a class, a function or a module, wherever a module of the product has it under a name."""
+UNTOUCHED = ("app.kafka.bulk", "app.embedded", "app.demo", "app.cli", "app.spark")
+
+
+@cache
+def _loaded() -> tuple[Any, ...]:
+    """Return every module of the product that a schedule may reach."""
+    for package in (app.driver, app.executor, app.executor.lane, app.kafka, app.kafka.plain):
+        for found in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+            if not found.ispkg and not found.name.startswith(UNTOUCHED):
+                importlib.import_module(found.name)
+    importlib.import_module("app.start")
+    names = [
+        name for name in sys.modules if name.startswith("app.") and not name.startswith((*UNTOUCHED, "app.runtime"))
+    ]
+    return tuple(sys.modules[name] for name in sorted(names))
+
+
+@contextmanager
+def installed() -> Iterator[None]:
+    """Replace everything for the time of the block."""
+    undo: list[tuple[Any, str, Any]] = []
+
+    def replace(module: Any, name: str, new: Any) -> None:
+        undo.append((module, name, getattr(module, name)))
+        setattr(module, name, new)
+
+    for module in _loaded():
+        for name, value in list(vars(module).items()):
+            if id(value) in REPLACED:
+                replace(module, name, REPLACED[id(value)])
+    replace(sys.modules["app.executor.task"], "Watchdog", HungryWatchdog)
+    replace(sys.modules["app.executor.task"], "_no_garbage_collection", nullcontext)
+    replace(sys.modules["app.executor.task"], "parsing", lambda parser, *_: nullcontext(partial(parse, parser)))
+    replace(sys.modules["app.kafka.admin"], "objection", lambda *_: None)
+    replace(sys.modules["app.kafka.offsets"], "REAL", SimRuntime(SimTime.monotonic, wall_clock, SimExecutor))
+    replace(sys.modules["app.events"].Event, "log", _log)
+    replace(sys.modules["parsers.plugins"], "entry_points", cache(entry_points))  # it reads hundreds of files
+    try:
+        yield
+    finally:
+        for module, name, old in reversed(undo):
+            setattr(module, name, old)
+
+
+def _log(event: Any, **fields: object) -> None:
+    """Put a line of the product's log into the history."""
+    history = librdkafka.world().history
+    if history.kept:
+        said = " ".join(f"{name}={value}" for name, value in fields.items())
+        process = scheduler.running().current.process
+        history.note(f"{process.name} log", event.name, said[:200])
+
+
+def make_runtime(of: Scheduler, host: str, **timings: float) -> SimRuntime:
+    """Return the runtime of a process."""
+    usual = Runtime().timings._replace(**timings)
+    return SimRuntime(of.clock, wall_clock, SimExecutor, host, usual)

@@ -1,0 +1,91 @@
+"""
+What the simulation has found and the product does not prevent yet. Each test says what should hold.
+
+All three need a partition without a leader in the middle of a commit, whose marker Kafka 4 then drops. `known gaps` of a
+report count such transactions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from tests.simulation.events import Event, What
+from tests.simulation.runs import Plan
+from tests.simulation.schedule import Result, Setting
+from tests.simulation.world import installed
+
+SEEDS = range(150)
+
+
+def results(setting: Setting, *events: Event) -> Iterator[Result]:
+    """Run these events in many orders."""
+    plan = sorted(events, key=lambda event: event.at)
+    with installed():
+        for seed in SEEDS:
+            yield Plan(seed, setting, plan).run()
+
+
+def lines(first: float, every: float, partitions: int = 2) -> Sequence[Event]:
+    """Return the events of an agent that writes two lines again and again."""
+    return [Event(first + every * n, What.WRITE, which=n % partitions, detail="2") for n in range(12)]
+
+
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="a fenced producer's offset joins the transaction that hangs in the group's partition",
+)
+def test_an_offset_of_a_fenced_producer_is_not_committed() -> None:
+    """
+    The end of a committed transaction does not reach the group's offsets, because their partition has no leader.
+
+    The lane's next transaction waits in `send_offsets_to_transaction` until there is one again. Meanwhile the driver has
+    fenced the lane. The coordinator of the group accepts the late offset all the same: a transaction of that producer
+    and epoch hangs there, so it does not ask whether it is still open. What ends the hanging transaction as committed
+    commits this offset, too. Its lines were aborted, so they are lost.
+    """
+    moves = Event(4.57, What.GROUP_LEADERLESS, seconds=5.0), Event(5.06, What.PAUSE, seconds=2.5)
+
+    found = results(Setting(2, round_interval=2), *lines(3.0, 0.25), *moves)
+
+    assert 0 == sum(result.lost_in_gaps for result in found)
+
+
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="a fenced producer's batch joins the transaction that hangs in the sink's partition",
+)
+def test_a_batch_of_a_fenced_producer_stays_unread() -> None:
+    """
+    The end of a committed transaction does not reach the sink's partition, because it has no leader.
+
+    A batch of the lane's next transaction waits there, too, while a later owner fences the lane. The new leader accepts
+    the batch: no marker has told it the new epoch, and because a transaction of that producer and epoch hangs there, it
+    does not ask the coordinator. The later owner does not touch a committed transaction that hangs. Its own
+    next commit makes both readable, and it has written the same lines again.
+    """
+    moves = Event(1.2, What.SLOW_MARKERS, seconds=0.9), Event(1.5, What.SINK_LEADERLESS, seconds=0.9)
+
+    found = results(Setting(1, round_interval=2), *lines(0.8, 0.2, 1), *moves, Event(1.6, What.NEW_GENERATION))
+
+    assert 0 == sum(result.doubled_in_gaps for result in found)
+
+
+@pytest.mark.xfail(
+    strict=True, raises=AssertionError, reason="discovery takes an offset that is pending for one that has vanished"
+)
+def test_a_first_offset_that_is_pending_has_not_vanished() -> None:
+    """
+    The group's very first offsets are pending for want of a leader when their tasks end.
+
+    The driver remembers from the receipts that there was an offset, reads none, and blocks the partition until a person
+    sets one. A task would have ended the transaction.
+    """
+    moves = Event(0.2, What.SLOW_MARKERS, seconds=1.0), Event(0.35, What.GROUP_LEADERLESS, seconds=2.6)
+
+    found = results(Setting(1, hurried=True), *lines(0.5, 0.3), *moves)
+
+    assert not any("vanished" in problem for result in found for problem in result.problems)

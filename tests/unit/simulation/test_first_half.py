@@ -1,0 +1,10 @@
+"""Half of the simulated schedules; the other half runs in another stream of tests."""
+
+from __future__ import annotations
+
+from tests.simulation.shares import require_no_anomaly
+
+
+def test_no_schedule_has_an_anomaly() -> None:
+    """Whatever is killed, frozen, lost or late: nothing is lost, doubled, reordered, torn or stuck."""
+    require_no_anomaly(0)
