@@ -196,6 +196,7 @@ class OffsetRange:
         backlog: the last stable offset at planning: if the group starts here, records below it are its backlog.
         counted: with a start below `committed`, the records counted with that offset: an attempt may have come to it
             again, with other counts. None with any other start.
+        anew: whether `out.of.range` has decided the start, so that the record read before it is not looked for again.
     """
 
     partition: Partition
@@ -206,6 +207,7 @@ class OffsetRange:
     log_start: int = 0
     backlog: int = 0
     counted: int | None = None
+    anew: bool = False
 
 
 class TimestampLimit(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from app.config import Config
 from app.cures import RESTART, choose_offset, unblock
@@ -99,7 +99,7 @@ def decide(
         raise TopicRecreated(at.partition, RECREATED, at.committed.offset, cure)
     cut = cut_of(at, cut)
     if at.committed.offset < at.watermarks.log_start or cut is not None:
-        return _range(at, _out_of_range(at, at.committed.offset, policy, cut))
+        return replace(_range(at, _out_of_range(at, at.committed.offset, policy, cut)), anew=True)
     return _range(at, at.committed.offset)
 
 

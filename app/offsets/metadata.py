@@ -177,7 +177,8 @@ class OffsetMetadata:
         topic_id = planned.topic_id
         found = cls.parse(committed.metadata if committed else "")
         if found.is_ours and found.topic_id in ("", topic_id):
-            stays = committed is not None and position == committed.offset
+            is_another_now = planned.anew and position == planned.committed  # the record that was read before it
+            stays = committed is not None and position == committed.offset and not is_another_now
             # Without counts, an operator set the offset, or there was no commit yet.
             backlog = planned.backlog if found.counts == NOTHING else found.backlog
             read = found.read if stays else None

@@ -9,14 +9,15 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 
 from app.executor.lane.states import Closed, Opened
 from app.kafka import settings, writers
+from app.kafka.consumer import TaskConsumer
 from app.kafka.writers import TransactionalWriter
-from app.model import CommittedOffset, OffsetRange, Partition
+from app.model import NO_EPOCH, CommittedOffset, OffsetRange, Partition
 from tests.simulation import scheduler
 from tests.simulation.librdkafka import FakeProducer, world
 
@@ -118,6 +119,25 @@ def _rewound_again() -> AbstractContextManager[None]:
     return _replaced(states, "_first_position", whatever_was_counted)
 
 
+def _cuts_ignored() -> AbstractContextManager[None]:
+    """Wrong: a log that was cut and has grown again is read on from the group's offset."""
+    start_reading = TaskConsumer.start
+
+    def start(self: Any, partition: Partition, offset: int, _epoch: int = NO_EPOCH) -> None:
+        start_reading(self, partition, offset)
+
+    @contextmanager
+    def both() -> Iterator[None]:
+        forgotten = ("app.driver.discover", "app.driver.starting_offsets")
+        with ExitStack() as stack:
+            stack.enter_context(_replaced(TaskConsumer, "start", start))
+            for module in forgotten:
+                stack.enter_context(_replaced(sys.modules[module], "cut_of", lambda *_: None))
+            yield
+
+    return both()
+
+
 ARMS: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
     "honest": nullcontext,
     "kept-producer": _kept_producer,
@@ -126,4 +146,5 @@ ARMS: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
     "offset-outside": _offset_outside,
     "dead-letters-outside": _dead_letters_outside,
     "rewound-again": _rewound_again,
+    "cuts-ignored": _cuts_ignored,
 }

@@ -8,17 +8,27 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
+from app import start
 from app.driver.clients import Clients
+from app.executor.fates import Fates
+from app.executor.parse import parse
 from app.model import Pause
 from app.offsets.metadata import OffsetMetadata
+from app.operate.dead_letter_replay import Pace, Plan, Session, replaying
+from app.operate.dead_letters import Selection
 from tests.simulation.kafka import Entry, Fate, Log
+from tests.simulation.lines import LenientParser
 from tests.simulation.network import Fault, Kind
 from tests.simulation.scheduler import Process
 
+PATIENCE = 60
+"""How many times a person looks, every half second, whether all tasks have ended."""
 HEAL_SECONDS = 8.0
 """When everything is repaired."""
 
@@ -76,6 +86,7 @@ class What(StrEnum):
     SERVICE_STOPS = "a service is stopped"
     PAUSE = "the service is paused"
     RESET = "offsets are reset"
+    REPLAY = "dead letters are replayed"
     ADD_SOURCE = "the source gets a partition"
     ADD_SINK = "the sink gets a partition"
     RETENTION = "retention deletes records"
@@ -117,6 +128,7 @@ USUAL: Sequence[tuple[What, int]] = (
     (What.GROUP_LEADERLESS, 2),
     (What.PAUSE, 3),
     (What.RESET, 3),
+    (What.REPLAY, 4),
     (What.RETENTION, 3),
     (What.TRUNCATION, 3),
     (What.ADD_SOURCE, 2),
@@ -293,6 +305,24 @@ def _service_stops(sim: Any, event: Event) -> None:
         service.stop.request("SIGTERM")
 
 
+def _replay(sim: Any, event: Event) -> None:
+    """Replay dead letters with a parser that accepts them; kill the replay, perhaps too late, and start another."""
+    process = sim.operator("replays", partial(_replay_dead_letters, sim))
+    sim.scheduler.after(event.seconds / 10, lambda: sim.scheduler.kill(process))
+    sim.scheduler.after(event.seconds / 5, lambda: sim.operator("replays again", partial(_replay_dead_letters, sim)))
+
+
+def _replay_dead_letters(sim: Any, clients: Clients) -> None:
+    """Do what `winnow dlq replay` does."""
+    tasks = replaying(sim.config, clients, None)
+    reader = start.records(tasks.output_kafka, tasks.group)
+    with closing(start.dead_letter_replays(tasks)) as replays:
+        cleanse = Fates(tasks, partial(parse, LenientParser()), clock=lambda: sim.scheduler.now)
+        plan = Plan(Selection(), None, attempts=3)
+        session = Session(tasks, plan, cleanse, clients=clients, kafka=replays, reader=reader)
+        session.carry_out(Pace(None), lambda _: None)
+
+
 def _group_leaderless(sim: Any, event: Event) -> None:
     """Let the partition of the group's offsets lose its leader; markers are skipped."""
     group = sim.sink.groups["g"]
@@ -313,21 +343,20 @@ def _add_sink(sim: Any, _: Event) -> None:
 
 
 def _retention(sim: Any, event: Event) -> None:
-    """Let retention delete records that are done; if the configuration says where to go on, also others."""
+    """Let retention delete records that are done, and perhaps some that are not."""
     log: Log = _pick(sim.logs, event)
-    before = sim.stored(log) or 0
-    if sim.setting.out_of_range != "error":
-        before += event.which
-        sim.judge.deleted(log, before)
+    before = (sim.stored(log) or 0) + event.which
+    sim.judge.deleted(log, before)
     log.delete_before(before)
 
 
 def _truncation(sim: Any, event: Event) -> None:
-    """Let the log lose its last records in an unclean election, if the configuration says where to go on."""
+    """Let the log lose its last records in an unclean election."""
     log: Log = _pick(sim.logs, event)
-    if sim.setting.out_of_range == "nearest" and not log.ongoing:
+    if sim.setting.out_of_range != "earliest" and not log.ongoing:
         sim.judge.cut(log)
         log.cut(max(log.start, log.end - 1 - event.which))
+        sim.ends[log.partition] = min(log.end, sim.ends.get(log.partition, log.end))
 
 
 def _pause(sim: Any, event: Event) -> None:
@@ -340,28 +369,53 @@ def _pause(sim: Any, event: Event) -> None:
 
 
 def _reset(sim: Any, event: Event) -> None:
-    """Pause, wait until no task runs, set an offset back, and resume: as `winnow offsets reset` does."""
+    """Set an offset back by some records."""
     log: Log = _pick(sim.logs, event)
 
-    def reset(clients: Clients) -> None:
-        clients.pauses.set(Pause(int(sim.scheduler.now * 1000), "sim"))
-        for _ in range(40):
-            if not sim.workers and sim.stored(log) is not None:
-                _set_back(sim, log, event.which, clients)
-                break
-            sim.scheduler.sleep(0.5)
-        clients.pauses.clear()
+    def back() -> int | None:
+        stored = sim.stored(log)
+        return None if stored is None else max(log.start, stored - event.which)
 
-    sim.operator("resets", reset)
+    sim.operator("resets", lambda clients: _while_paused(sim, log, back, clients))
 
 
-def _set_back(sim: Any, log: Log, records: int, clients: Clients) -> None:
+def _while_paused(sim: Any, log: Log, target: Callable[[], int | None], clients: Clients) -> None:
+    """Pause, wait until no task runs, set an offset, and resume: as `winnow offsets reset` does."""
+    clients.pauses.set(Pause(int(sim.scheduler.now * 1000), "sim"))
+    for _ in range(PATIENCE):
+        if not sim.workers and (offset := target()) is not None:
+            _set(sim, log, offset, clients)
+            break
+        sim.scheduler.sleep(0.5)
+    clients.pauses.clear()
+
+
+def _set(sim: Any, log: Log, offset: int, clients: Clients) -> None:
     before = clients.offsets.load([log.partition], stable=True).get(log.partition)
-    if before is not None and not sim.workers:
-        offset = max(log.start, before.offset - records)
+    if not sim.workers:
         sim.judge.set_back(log, offset)
         metadata = OffsetMetadata.restarting(before, offset, sim.source.topics["raw"].id)
         clients.offsets.reset(log.partition, offset, metadata)
+
+
+def unblock(sim: Any) -> None:
+    """Let a person set the offsets that are outside their logs, as the service asks with `out.of.range: error`."""
+    if sim.setting.out_of_range != "error":
+        return
+    for log in sim.logs:
+        stored = sim.stored(log)
+        if stored is not None and _within(sim, log, stored) != stored:
+            sim.operator(f"unblocks {log.partition}", partial(_unblock, sim, log))
+
+
+def _unblock(sim: Any, log: Log, clients: Clients) -> None:
+    _while_paused(sim, log, lambda: _within(sim, log, sim.stored(log)), clients)
+
+
+def _within(sim: Any, log: Log, offset: int) -> int:
+    """Return where a person goes on: at the first record that is left, or at the end that the log was cut to."""
+    end: int = sim.ends.get(log.partition, offset)
+    return max(log.start, min(offset, end))
 
 
 _HAPPENS: dict[What, Callable[[Any, Event], None]] = {
@@ -390,6 +444,7 @@ _HAPPENS: dict[What, Callable[[Any, Event], None]] = {
     What.TRUNCATION: _truncation,
     What.PAUSE: _pause,
     What.RESET: _reset,
+    What.REPLAY: _replay,
     What.GROUP_LEADERLESS: _group_leaderless,
     What.SINK_LEADERLESS: _sink_leaderless,
 }

@@ -14,6 +14,9 @@ from app.model import Partition
 from tests.simulation.history import History
 from tests.simulation.kafka import Cluster, Fate, Log
 
+REPLAYED = b"ok !"
+"""How the line of a dead letter begins that a replay has cleansed."""
+
 
 class Anomaly(NamedTuple):
     """What must never happen, and an example."""
@@ -67,6 +70,8 @@ class Judge:
         self._history = history
         self.anomalies: list[Anomaly] = []
         self.seen: dict[Identity, str] = {}
+        self.replayed: dict[Identity, str] = {}
+        """Where the line of each replayed dead letter is."""
         self._read: dict[Partition, int] = {}
         self._last: dict[tuple[str, int], int] = {}
         self._fates: dict[int, Fate] = {}
@@ -113,10 +118,10 @@ class Judge:
                 self._gap(serial)
             elif fate is Fate.COMMITTED and serial not in self._with_offset:
                 self.found("torn transaction", f"the lines of transaction {serial} are readable without its offset")
-        if isinstance(place, Partition):
-            self._look(self._sink.log(place))
-        else:
+        if not isinstance(place, Partition):
             self._look_at_offsets()
+        elif place.topic in self._outputs:
+            self._look(self._sink.log(place))
 
     def _skipped(self, place: Partition | str, serials: set[int], fate: Fate) -> None:
         for serial in serials:
@@ -165,6 +170,8 @@ class Judge:
         who, where = Identity.of(value), f"{place}@{offset}"
         if who is None:
             return self.found("phantom", f"{where}: {value!r}")
+        if value is not None and value.startswith(REPLAYED):
+            return self._saw_replayed(who, where)
         if who in self.seen:
             if who in self.in_gaps:
                 self.doubled_in_gaps.add(who)
@@ -177,6 +184,14 @@ class Judge:
             self.found("reordered", f"{who.partition}:{who.number} after {who.partition}:{last} at {where}")
         self._last[place.topic, who.partition] = max(last, who.number)
         return None
+
+    def _saw_replayed(self, who: Identity, where: str) -> None:
+        """Judge the line of a dead letter: it follows that dead letter, once."""
+        if who not in self.seen:
+            self.found("phantom", f"{who.partition}:{who.number} at {where} is replayed, but was no dead letter")
+        if who in self.replayed and who not in self.in_gaps:
+            self.found("duplicated", f"{who.partition}:{who.number} is replayed at {self.replayed[who]} and {where}")
+        self.replayed[who] = where
 
     # What people and Kafka do on purpose
 

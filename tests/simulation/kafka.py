@@ -24,6 +24,7 @@ from app.model import Partition
 
 LAST_EPOCH = 32_766
 NO_SERIAL = 0
+EXPIRY_SECONDS = 5.0
 
 Code = int
 """One of Kafka's error codes."""
@@ -135,10 +136,12 @@ class Log:
         if batch.first != (following if batch.epoch == epoch else 0):
             return OUT_OF_ORDER
         in_transaction = batch.transactional_id is not None
-        if in_transaction and batch.producer not in self.ongoing:
-            if (code := verify(batch)) != OK:  # KIP-890 part 1
+        if in_transaction:
+            # KIP-890 part 1: whether the transaction is open is asked only if none of this epoch seems to be open here.
+            begins = batch.producer not in self.ongoing
+            if (begins or batch.epoch > epoch) and (code := verify(batch)) != OK:
                 return code
-            self.ongoing[batch.producer] = self.end
+            self.ongoing.setdefault(batch.producer, self.end)
         self._producers[batch.producer] = batch.epoch, batch.first + len(batch.records)
         for each in batch.records:
             each.producer = batch.producer
@@ -260,9 +263,11 @@ class GroupOffsets:
     def commit_in(self, batch: Batch, offsets: Mapping[Partition, Stored], verify: Callable[[Batch], Code]) -> Code:
         if not self.has_coordinator:
             return NOT_COORDINATOR
-        if batch.epoch < self._epochs.get(batch.producer, -1):
+        epoch = self._epochs.get(batch.producer, -1)
+        if batch.epoch < epoch:
             return INVALID_EPOCH
-        if batch.producer not in self.pending and (code := verify(batch)) != OK:
+        begins = batch.producer not in self.pending
+        if (begins or batch.epoch > epoch) and (code := verify(batch)) != OK:  # as in a log
             return code
         self._epochs[batch.producer] = batch.epoch
         self.pending.setdefault(batch.producer, {}).update(offsets)
@@ -321,6 +326,8 @@ class Cluster:
         """Whether a partition without a leader loses its markers, as in Kafka 4; otherwise they are sent later."""
         self.longest_seconds = math.inf
         """How long a transaction may stay open, whatever its producer has asked for."""
+        self.keeps_offsets_minutes = 10_080
+        """How long the offset of a group without members is kept after its commit."""
         self.first_epoch = 0
         """The epoch that a new producer id begins with; close to the last one, ids run out soon."""
         self.marked: Callable[[Partition | str, set[int], Fate], None] = lambda *_: None
@@ -331,6 +338,13 @@ class Cluster:
         """Called when a transaction gets an offset."""
         self._marker_seconds = marker_seconds
         self._next_producer = 1_000
+
+    def expire_offsets(self) -> None:
+        """Delete old offsets, now and again every few seconds."""
+        oldest = self.clock.now - 60.0 * self.keeps_offsets_minutes
+        for group in self.groups.values():
+            group.stored = {each: stored for each, stored in group.stored.items() if stored.at >= oldest}
+        self.clock.after(EXPIRY_SECONDS, self.expire_offsets)
 
     # Topics
 

@@ -756,7 +756,8 @@ class FakeAdmin(Client):
         }
 
     def describe_configs(self, resources: Sequence[Any], **_: object) -> dict[Any, SimFuture[Any]]:
-        settings = {"max.message.bytes": "1000000", "offsets.retention.minutes": "10080"}
+        minutes = self._cluster.keeps_offsets_minutes
+        settings = {"max.message.bytes": "1000000", "offsets.retention.minutes": f"{minutes}"}
         found = {name: SimpleNamespace(value=value) for name, value in settings.items()}
         return {each: self._promise("DescribeConfigs", lambda: found) for each in resources}
 

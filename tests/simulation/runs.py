@@ -15,7 +15,7 @@ from tests.simulation.network import QUESTIONS
 from tests.simulation.schedule import Result, Setting, Simulation
 from tests.simulation.world import installed
 
-OTHER_ORDERS = 6
+OTHER_ORDERS = 10
 """How many other orders a shorter list of events is tried with: without an event, everything behind it comes elsewhere."""
 
 
@@ -101,13 +101,23 @@ def shrunk(plan: Plan, name: str, arm: str = "honest") -> Plan:
 
 
 def _smaller(plan: Plan, name: str) -> Plan | None:
-    """Return a plan without one of the events that still fails; None if there is none."""
-    for without in reversed(range(len(plan.events))):
-        events = [each for at, each in enumerate(plan.events) if at != without]
-        for other in range(OTHER_ORDERS):
-            candidate = replace(plan, seed=plan.seed + 1_000_003 * other, events=events)
-            if any(each.name == name for each in candidate.run().anomalies):
-                return candidate
+    """Return a plan without some of the events that still fails, first without many; None if there is none."""
+    size = max(1, len(plan.events) // 2)
+    while size:
+        for begin in range(0, len(plan.events), size):
+            candidate = replace(plan, events=[*plan.events[:begin], *plan.events[begin + size :]])
+            if (failing := _failing(candidate, name)) is not None and len(candidate.events) < len(plan.events):
+                return failing
+        size //= 2
+    return None
+
+
+def _failing(plan: Plan, name: str) -> Plan | None:
+    """Return a plan with these events that fails, perhaps in another order; None if none was found."""
+    for other in range(OTHER_ORDERS):
+        candidate = replace(plan, seed=plan.seed + 1_000_003 * other)
+        if any(each.name == name for each in candidate.run().anomalies):
+            return candidate
     return None
 
 

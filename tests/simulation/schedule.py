@@ -14,13 +14,14 @@ from app.driver.clients import Clients
 from app.driver.service import Service
 from app.driver.stop import Stop
 from app.driver.tracker import StatusTracker
-from app.errors import PartitionError, Unreachable, WinnowError
+from app.errors import NotUsable, PartitionError, Unreachable, WinnowError
 from app.executor.clients import ClientFactory
 from app.kafka.backend import PLAIN
 from app.kafka.clients import TaskClients
 from app.model import Assignment, Partition
 from app.status.snapshot import About
 from tests.simulation import librdkafka, scheduler
+from tests.simulation.events import unblock
 from tests.simulation.history import History
 from tests.simulation.judge import Anomaly, Judge
 from tests.simulation.kafka import LAST_EPOCH, Cluster, Log
@@ -97,6 +98,7 @@ class Setting:
         out_of_range: as configured.
         two_clusters: whether source and sink have a cluster each.
         first_epoch: the epoch of new producer ids; close to the last one, they run out.
+        offsets_minutes: how long the brokers keep offsets.
         hurried: whether coordinators abort open transactions after two seconds.
     """
 
@@ -106,6 +108,7 @@ class Setting:
     two_clusters: bool = False
     first_epoch: int = 0
     hurried: bool = False
+    offsets_minutes: int = 10_080
 
     @classmethod
     def of(cls, seed: int) -> Setting:
@@ -170,11 +173,16 @@ class Simulation:
             history=self.history,
         )
         self.written: dict[int, int] = {}
+        self.ends: dict[Partition, int] = {}
+        """The end of each log that was cut, just afterwards."""
         self._operators: list[Process] = []
 
     def _cluster(self) -> Cluster:
         cluster = Cluster(self.scheduler, lambda: self.rng.expovariate(1 / self.marker_seconds))
         cluster.first_epoch = self.setting.first_epoch
+        cluster.keeps_offsets_minutes = self.setting.offsets_minutes
+        if self.setting.offsets_minutes < 60:
+            cluster.expire_offsets()
         if self.setting.hurried:
             cluster.longest_seconds = HURRIED_SECONDS
         return cluster
@@ -208,8 +216,8 @@ class Simulation:
         found = self.sink.groups[GROUP].stored.get(self.stands_for(log.partition))
         return None if found is None else found.offset
 
-    def operator(self, name: str, work: Callable[[Clients], object]) -> None:
-        """Let a person do something in a process of its own, again until it succeeds."""
+    def operator(self, name: str, work: Callable[[Clients], object]) -> Process:
+        """Let a person do something in a process of its own, again until it succeeds or is refused."""
         process = Process(name)
         self._operators.append(process)
 
@@ -221,11 +229,15 @@ class Simulation:
                 except (PartitionError, Unreachable) as error:
                     self.history.note(name, "must try again", str(error))
                     self.scheduler.sleep(1.0)
+                except NotUsable as error:
+                    self.history.note(name, "is refused", str(error))
+                    return
                 else:
                     self.history.note(name, "has done it")
                     return
 
         self.scheduler.spawn(process, "main", main)
+        return process
 
     def start_service(self, generation: int = 0, *, stand_by: bool = False) -> Running:
         """Start a service in a process of its own."""
@@ -327,6 +339,7 @@ class Simulation:
             event.happen(self)
         self.scheduler.sleep(max(0.0, heal_at - self.scheduler.now))
         self._heal()
+        unblock(self)
         if self.judge.hangs:
             self._write_to_all()
         if self._drains():

@@ -23,6 +23,7 @@ import app.executor
 import app.executor.lane
 import app.kafka
 import app.kafka.plain
+import app.operate
 from app.executor.parse import parse
 from app.runtime import Runtime
 from tests.simulation import librdkafka, scheduler
@@ -79,7 +80,7 @@ UNTOUCHED = ("app.kafka.bulk", "app.embedded", "app.demo", "app.cli", "app.spark
 @cache
 def _loaded() -> tuple[Any, ...]:
     """Return every module of the product that a schedule may reach."""
-    for package in (app.driver, app.executor, app.executor.lane, app.kafka, app.kafka.plain):
+    for package in (app.driver, app.executor, app.executor.lane, app.kafka, app.kafka.plain, app.operate):
         for found in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
             if not found.ispkg and not found.name.startswith(UNTOUCHED):
                 importlib.import_module(found.name)
@@ -107,7 +108,8 @@ def installed() -> Iterator[None]:
     replace(sys.modules["app.executor.task"], "_no_garbage_collection", nullcontext)
     replace(sys.modules["app.executor.task"], "parsing", lambda parser, *_: nullcontext(partial(parse, parser)))
     replace(sys.modules["app.kafka.admin"], "objection", lambda *_: None)
-    replace(sys.modules["app.kafka.offsets"], "REAL", SimRuntime(SimTime.monotonic, wall_clock, SimExecutor))
+    for module in ("app.kafka.offsets", "app.kafka.dead_letter_replay"):
+        replace(sys.modules[module], "REAL", SimRuntime(SimTime.monotonic, wall_clock, SimExecutor))
     replace(sys.modules["app.events"].Event, "log", _log)
     replace(sys.modules["parsers.plugins"], "entry_points", cache(entry_points))  # it reads hundreds of files
     try:

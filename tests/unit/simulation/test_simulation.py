@@ -43,6 +43,36 @@ def test_a_retried_task_goes_back_once(arm: str, found: set[str]) -> None:
     assert found == {anomaly.name for result in results for anomaly in result.anomalies}
 
 
+def test_a_cut_log_whose_start_is_the_committed_offset_is_read_on() -> None:
+    """
+    A log is cut and grows past the committed offset, and retention deletes what is before that offset (seed 102583).
+
+    With `out.of.range: nearest` the driver goes on at the log's start, which is the committed offset.
+    """
+    cut = Event(2.000, What.TRUNCATION, which=2)
+    moves = [cut, Event(2.001, What.WRITE, which=0, detail="6"), Event(2.002, What.RETENTION, which=0)]
+
+    with installed():
+        results = [Plan(seed, Setting(1, 2, "nearest"), moves).run() for seed in range(2)]
+
+    assert not any(result.anomalies for result in results)
+
+
+def test_the_offsets_of_a_paused_service_do_not_expire() -> None:
+    """The brokers keep offsets and pauses for a minute after their last commit, and the pause is longer."""
+    pause = Event(2.0, What.PAUSE, seconds=150.0)
+    after = [Event(155.0, What.WRITE, which=partition, detail="2") for partition in range(2)]
+    setting = Setting(1, round_interval=2, offsets_minutes=1)
+
+    with installed():
+        results = [Plan(seed, setting, [pause, *after]).run(kept=True) for seed in range(2)]
+
+    for result in results:
+        assert not result.anomalies
+        tasks = {line.at for line in result.history.lines if ".w" in line.actor and line.what == "EndTxn"}
+        assert not any(10.0 < at < 150.0 for at in tasks)
+
+
 @pytest.mark.parametrize("seed", [3, 54])
 def test_a_schedule_repeats(seed: int) -> None:
     """The same seed gives the same history."""
