@@ -1,4 +1,4 @@
-"""The schedules of `make test`, in two halves for two streams, each in a process of its own: a simulation replaces clocks."""
+"""The schedules that `pytest tests/simulation` runs, in two halves, each in a process of its own: a simulation replaces clocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Half of the simulated schedules; the other half runs in another stream of tests."""
+"""Half of the simulated schedules; a test of its own runs the other half."""
 
 from __future__ import annotations
 
