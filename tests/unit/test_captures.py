@@ -30,7 +30,9 @@ def test_the_tables_have_their_columns(name: str, view: object) -> None:
     shown = next((text for command, text in SHOWN.items() if f"{command} ".startswith(f"winnow {name} ")), None)
     if shown is None or name == "audit":  # that finds nothing, and shows no table
         return
-    if name == "transactions ls" and shown.rstrip().endswith(": 0 open transactions"):  # a short one may fall between two
+    if name == "transactions ls" and shown.rstrip().endswith(
+        ": 0 open transactions"
+    ):  # a short one may fall between two
         return
     heads = {each.lstrip("#?") for each in view.columns}  # type: ignore[attr-defined]  # a View
     table = [line.split() for line in shown.splitlines() if set(line.split()) <= heads and line]
