@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Self
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # not in its __all__
 
 from app.embedded.jars import fetch_jars, find_java
@@ -29,6 +29,7 @@ META, CHECKPOINT = "meta.properties", "bootstrap.checkpoint"
 """The files of a formatted log folder."""
 HEAP = ("-Xms128m", "-Xmx1g", "-XX:+UseG1GC", "-XX:MaxMetaspaceSize=256m", "-XX:+ExitOnOutOfMemoryError")
 LOGGING = ("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dorg.slf4j.simpleLogger.showDateTime=true")
+QUIET = {"log_level": 0, "reconnect.backoff.max.ms": 200}
 # Outside the ephemeral range: a client that retries a stopped broker's port could otherwise be given it as its own.
 PORTS = range(20_000, 32_000)
 
@@ -47,9 +48,26 @@ class Cluster:
     def admin(self) -> AdminClient:
         """Return a quiet admin client, reused until a server ends."""
         if self._admin is None:
-            own = {"log_level": 0, "reconnect.backoff.max.ms": 200}
-            self._admin = AdminClient({"bootstrap.servers": self.bootstrap, **own})
+            self._admin = AdminClient({"bootstrap.servers": self.bootstrap, **QUIET})
         return self._admin
+
+    def create_topics(self, *topics: NewTopic) -> None:
+        """Create topics; ask again if a node drops out of the metadata, because its requests go with it."""
+        missing, asked_again = {topic.topic: topic for topic in topics}, False
+        while missing:
+            for name, created in self.admin().create_topics(list(missing.values())).items():
+                try:
+                    created.result(30)
+                except KafkaException as error:
+                    match error.args[0].code():
+                        case KafkaError._DESTROY_BROKER:  # noqa: SLF001
+                            asked_again = True
+                            continue
+                        case KafkaError.TOPIC_ALREADY_EXISTS if asked_again:
+                            pass
+                        case _:
+                            raise
+                del missing[name]
 
     def create_topic(
         self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None, replication: int = 1
@@ -57,8 +75,8 @@ class Cluster:
         """Create a topic, wait until each partition has a leader, and return its name."""
         # Demo records have timestamps of 2017: time-based retention would delete them at once.
         settings = {"retention.ms": "-1", **(config or {})}
+        self.create_topics(NewTopic(name, partitions, replication, config=settings))
         admin = self.admin()
-        admin.create_topics([NewTopic(name, partitions, replication, config=settings)])[name].result(30)
         deadline = time.monotonic() + 30
         while time.monotonic() < deadline:
             known = admin.list_topics(name, timeout=10).topics[name].partitions
@@ -200,22 +218,33 @@ class Broker(Cluster, Startable):
         return ManagedProcess(command, folder / "server.log", remove_on_death=None if self._keep else self.folder)
 
     def _await_ready(self) -> None:
-        """Wait until the metadata list all started brokers and a leader for each partition."""
-        admin, deadline = self.admin(), time.monotonic() + START_SECONDS
+        """Wait until the metadata of each started node list all of them and a leader for each partition."""
+        deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline:
             for process in self._processes.values():
                 if (code := process.poll()) is not None:
                     message = f"Kafka exited during startup (exit code {code}):\n{self.log_tail()}"
                     raise BrokerFailed(message)
             try:
-                known = admin.list_topics(timeout=0.5)
-                leaders = [each.leader for topic in known.topics.values() for each in topic.partitions.values()]
-                if len(known.brokers) == len(self._processes) and all(leader >= 0 for leader in leaders):
+                if all(self._is_whole(node) for node in self._processes):
                     return
             except KafkaException:
                 continue  # not listening yet
         message = f"Kafka at {self.bootstrap} did not respond within {START_SECONDS} s:\n{self.log_tail()}"
         raise BrokerFailed(message)
+
+    def _is_whole(self, node: int) -> bool:
+        """
+        Return whether a node knows all started nodes, and a leader for each partition.
+
+        A node may answer before it knows the others. A client that learnt of them from another node then drops them,
+        with the requests that they have (librdkafka's _DESTROY_BROKER).
+        """
+        # Only a new client is sure to ask this node.
+        admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{self._ports[node - 1]}", **QUIET})
+        known = admin.list_topics(timeout=0.5)
+        leaders = (each.leader for topic in known.topics.values() for each in topic.partitions.values())
+        return len(known.brokers) == len(self._processes) and all(leader >= 0 for leader in leaders)
 
 
 @cache

@@ -20,7 +20,7 @@ from app.offsets.contract import StoreContext
 from tests.chaos.cluster import stopped
 from tests.conftest import QUICK_JAVA
 from tests.independent import Written, cleansed, committed, connect_again, line, produce, read, values
-from tests.integration.three_nodes.placed import COMPACTED, FRAGILE_NODE, create
+from tests.integration.three_nodes.placed import COMPACTED, FRAGILE_NODE
 from tests.integration.writers import deliver, make_dead_letters, make_lines
 from tests.support.waiting import until
 
@@ -40,7 +40,7 @@ def three() -> Iterator[Broker]:
     placed = {"__consumer_offsets": [FRAGILE_NODE] * 5, "__transaction_state": [1] * 5}
     placed |= {RAW: [1] * 5, CLEAN: [1, 1, FRAGILE_NODE, 1, 1], DEAD: [1]}
     with Broker(nodes=3, java=QUICK_JAVA) as broker:
-        create(broker, *(topic(name, *nodes) for name, nodes in placed.items()))
+        broker.create_topics(*(topic(name, *nodes) for name, nodes in placed.items()))
         yield broker
 
 

@@ -9,7 +9,7 @@ from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # not 
 
 from app.embedded.broker import Broker
 from tests.conftest import QUICK_JAVA
-from tests.integration.three_nodes.placed import COMPACTED, create
+from tests.integration.three_nodes.placed import COMPACTED
 
 
 @pytest.fixture(scope="package")
@@ -17,5 +17,5 @@ def three() -> Iterator[Broker]:
     """Return the nodes. Kafka's own topics are on the two that stay up."""
     with Broker(nodes=3, java=QUICK_JAVA) as broker:
         own = ("__consumer_offsets", "__transaction_state")
-        create(broker, *(NewTopic(name, 5, replica_assignment=[[1, 2]] * 5, config=COMPACTED) for name in own))
+        broker.create_topics(*(NewTopic(name, 5, replica_assignment=[[1, 2]] * 5, config=COMPACTED) for name in own))
         yield broker

@@ -21,7 +21,7 @@ from app.offsets.contract import OffsetStore
 from app.records import Lines, OutgoingRecord
 from tests.chaos.cluster import stopped
 from tests.independent import by_partition, cleansed, connect_again, read, values
-from tests.integration.three_nodes.placed import FRAGILE_NODE, create
+from tests.integration.three_nodes.placed import FRAGILE_NODE
 from tests.integration.writers import deliver, make_dead_letters
 from tests.support.waiting import until, without
 
@@ -43,7 +43,7 @@ class Lost:
         partitioner = Partitioner.KEY if self.by_key else Partitioner.SOURCE
         sinks = [[FRAGILE_NODE], [1]] if self.by_key else [[FRAGILE_NODE]]
         placed = {self.source.topic: [[1]], self.sink: sinks, self.dead: [[FRAGILE_NODE]]}
-        create(broker, *(NewTopic(topic, len(on), replica_assignment=on) for topic, on in placed.items()))
+        broker.create_topics(*(NewTopic(topic, len(on), replica_assignment=on) for topic, on in placed.items()))
         sink, dead = Destination(self.sink, len(sinks), 1_000_000), Destination(self.dead, 1, 1_000_000)
         kafka = {"bootstrap.servers": broker.bootstrap}
         config = TaskConfig(

@@ -11,7 +11,7 @@ from app.embedded.broker import Broker
 from app.runtime import Timings
 from tests.independent import Feeder, amiss, by_partition, committed, ends, held, read
 from tests.integration.service import Winnow, settings
-from tests.integration.three_nodes.placed import FRAGILE_NODE, create
+from tests.integration.three_nodes.placed import FRAGILE_NODE
 from tests.support.waiting import until
 
 PARTITIONS = 8
@@ -28,7 +28,7 @@ def placed(three: Broker) -> None:
     """Create the topics, with all but that partition on the nodes that stay up."""
     others = [[1], [2]] * 4
     homes = {RAW: others, CLEAN: [*others[:LOST], [FRAGILE_NODE]], DEAD: [[1]]}
-    create(three, *(NewTopic(name, len(on), replica_assignment=on, config=KEPT) for name, on in homes.items()))
+    three.create_topics(*(NewTopic(name, len(on), replica_assignment=on, config=KEPT) for name, on in homes.items()))
 
 
 def caught_up(broker: Broker) -> bool:
