@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 import urllib.request
+from itertools import chain
 from pathlib import Path
 
 import psutil
@@ -12,6 +13,7 @@ import psutil
 from app.embedded.broker import HeldPorts
 from app.embedded.jars import find_java
 from app.embedded.process import ManagedProcess, Startable
+from tests.support.java import jvms
 from tests.support.spark import JARS
 from tests.support.waiting import PATIENCE, alive_after
 
@@ -84,7 +86,7 @@ class StandaloneSpark(Startable):
     def executors(self) -> list[psutil.Process]:
         """Return the JVMs that run tasks, in the order of their workers."""
         below = [self.process(f"worker-{number}").children() for number in range(len(self._worker_ports))]
-        return [process for processes in below for process in processes if "java" in process.name()]
+        return list(jvms(chain.from_iterable(below)))
 
     def _await_state(self, workers: int) -> None:
         """Wait until the master's page shows it and this many workers as alive."""

@@ -31,6 +31,7 @@ from tests.chaos.work import AT_LEAST_ONCE
 from tests.independent import client
 from tests.integration.service import forked_workers, settings, working
 from tests.standalone import StandaloneSpark
+from tests.support.java import jvms
 from tests.support.waiting import alive_after, freeze
 
 TRANSACTION_SECONDS = 12
@@ -297,8 +298,7 @@ class System:
         found: list[psutil.Process] = []
         for number in range(self.size.workers):
             with contextlib.suppress(psutil.NoSuchProcess, ValueError, KeyError):  # being killed or started now
-                below = self.spark.process(f"worker-{number}").children()
-                found += [process for process in below if "java" in process.name()]
+                found += jvms(self.spark.process(f"worker-{number}").children())
         return found
 
     @property

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
 import psutil
 
+from tests.support.java import jvms
 from tests.support.logs import of_event
 from tests.support.spark import quick_spark
 from tests.support.waiting import PATIENCE, alive_after, until
@@ -207,7 +208,7 @@ class WinnowOnSpark(Winnow):
     def java(self) -> list[psutil.Process]:
         """The JVMs that it started."""
         below = psutil.Process(self._process.pid).children(recursive=True)
-        return [process for process in below if "java" in process.name()]
+        return list(jvms(below))
 
 
 def refusal(config: Event, folder: Path) -> str:

@@ -12,12 +12,18 @@ from app.embedded.broker import Cluster
 from tests.conftest import Topics
 from tests.support.waiting import until
 
+PARTITIONS = 20
+
 
 @pytest.mark.parametrize(
     ("offset", "state"), [(OFFSET_BEGINNING, "active"), (0, "stopped")], ids=["a logical offset", "a number"]
 )
-def test_a_partition_that_is_unassigned_at_once(broker: Cluster, topics: Topics, offset: int, state: str) -> None:
-    """A partition unassigned while its logical offset is resolved is fetched forever, so tasks assign numbers."""
+def test_partitions_that_are_unassigned_at_once(broker: Cluster, topics: Topics, offset: int, state: str) -> None:
+    """
+    A partition unassigned while its logical offset is resolved is fetched forever, so tasks assign numbers.
+
+    Where the offset is resolved sooner, it is not: one of many partitions shows it.
+    """
     seen: list[dict[str, Any]] = []
     consumer = Consumer(
         {
@@ -27,16 +33,18 @@ def test_a_partition_that_is_unassigned_at_once(broker: Cluster, topics: Topics,
             "stats_cb": lambda text: seen.append(json.loads(text)["topics"]),
         }
     )
-    place = TopicPartition(topics("raw"), 0, offset)
-    consumer.list_topics(place.topic, 30)
-    consumer.incremental_assign([place])
-    consumer.incremental_unassign([place])
+    topic = topics("raw", PARTITIONS)
+    consumer.list_topics(topic, 30)
+    for number in range(PARTITIONS):
+        consumer.incremental_assign([TopicPartition(topic, number, offset)])
+        consumer.incremental_unassign([TopicPartition(topic, number)])
     seen.clear()
 
-    def state_now() -> str:
+    def is_seen() -> bool:
         consumer.poll(0.05)
-        partitions = seen[-1].get(place.topic, {}).get("partitions", {}) if seen else {}
-        return str(partitions.get("0", {}).get("fetch_state", ""))
+        partitions = seen[-1].get(topic, {}).get("partitions", {}) if seen else {}
+        states = {partitions[each]["fetch_state"] for each in partitions.keys() - {"-1"}}
+        return state in states and states <= {"stopped", state}
 
-    until(lambda: state == state_now(), state)
+    until(is_seen, state)
     consumer.close()

@@ -27,7 +27,7 @@ import app.operate
 from app.executor.parse import parse
 from app.runtime import Runtime
 from tests.simulation import librdkafka, scheduler
-from tests.simulation.scheduler import EPOCH, Scheduler, SimExecutor, SimFuture, SimThreading, SimTime
+from tests.simulation.scheduler import EPOCH, Scheduler, SimExecutor, SimFuture, SimLocal, SimThreading, SimTime
 
 T = TypeVar("T")
 
@@ -110,6 +110,7 @@ def installed() -> Iterator[None]:
     replace(sys.modules["app.kafka.admin"], "objection", lambda *_: None)
     for module in ("app.kafka.offsets", "app.kafka.dead_letter_replay"):
         replace(sys.modules[module], "REAL", SimRuntime(SimTime.monotonic, wall_clock, SimExecutor))
+    replace(sys.modules["app.watchdog"], "_of_thread", SimLocal())
     replace(sys.modules["app.events"].Event, "log", _log)
     replace(sys.modules["parsers.plugins"], "entry_points", cache(entry_points))  # it reads hundreds of files
     try:

@@ -6,6 +6,10 @@ A JVM loads and verifies some 6,000 classes at each start of Kafka. An archive o
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterable, Iterator
+
+import psutil
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from app.embedded.broker import Broker
@@ -20,6 +24,14 @@ ARCHIVE = cache_folder() / f"{KAFKA.folder}.jsa"
 def quick_java() -> tuple[str, ...]:
     """Return the Java options for a broker."""
     return (QUICK, f"-XX:SharedArchiveFile={ARCHIVE}") if ARCHIVE.exists() else (QUICK,)
+
+
+def jvms(processes: Iterable[psutil.Process]) -> Iterator[psutil.Process]:
+    """Yield those that are JVMs; others may end meanwhile."""
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if "java" in process.name():
+                yield process
 
 
 def archive() -> None:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import psutil
 import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient
 
 from app.embedded import process as supervisor
 from app.embedded.broker import Cluster
@@ -54,7 +56,7 @@ def _processes() -> set[psutil.Process]:
 def _clients() -> int:
     """Count the Kafka clients in this process by librdkafka's threads, without those that the tests keep."""
     names = [_name(task) for task in Path("/proc/self/task").iterdir()]
-    kept = [each for each in gc.get_objects() if issubclass(type(each), Cluster) and each._admin]
+    kept = [each for each in gc.get_objects() if issubclass(type(each), Cluster) and each._admin is not None]
     return names.count("rdk:main") - len(kept) - independent.connections()
 
 
@@ -82,7 +84,15 @@ class AlreadyRunning:
         names = [each.name for each in set(threading.enumerate()) - self._threads]
         # Other libraries keep theirs.
         threads = [each for each in names if each.startswith(OURS) or OF_ZOOKEEPER in each]
-        return threads + ["a client of Kafka"] * (_clients() - self._clients if self._clients_count else 0)
+        more = _clients() - self._clients if self._clients_count else 0
+        return threads + ([f"{more} Kafka clients; these exist: {_existing()}"] if more > 0 else [])
+
+
+def _existing() -> list[str]:
+    """Return the clients that Python knows, and what refers to each; librdkafka may still be ending others."""
+    kinds = (Producer, Consumer, AdminClient)
+    found = [each for each in gc.get_objects() if isinstance(each, kinds)]
+    return [f"{type(each).__name__} of {[type(of).__name__ for of in gc.get_referrers(each)]}" for each in found]
 
 
 @pytest.fixture(autouse=True)
