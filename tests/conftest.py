@@ -28,7 +28,7 @@ hypothesis.settings.load_profile("winnow")
 pytest.register_assert_rewrite("tests.integration", "tests.upgrade")
 
 QUICK_JAVA = quick_java()
-ORDER = ("containers", "neighbours", "unit", "deploy", "integration/three_nodes", "integration")
+ORDER = ("containers", "neighbours", "schedules", "unit", "deploy", "integration/three_nodes", "integration")
 """The test folders in order: the image first, because its one stream takes minutes, then the quick ones."""
 
 

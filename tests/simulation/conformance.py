@@ -1,8 +1,8 @@
 """
 What a cluster with confluent_kafka's clients does, as far as the product depends on it.
 
-The same functions run on the model (`tests/simulation/test_conformance.py`) and on a real broker
-(`tests/simulation/test_conformance_of_the_model.py`). A model that differed would prove nothing.
+The same functions run on the model (`tests/schedules/test_model.py`) and on a real broker
+(`tests/integration/test_conformance_of_the_model.py`). A model that differed would prove nothing.
 """
 
 from __future__ import annotations

@@ -71,12 +71,13 @@ class Network:
         self, process: Process, cluster: Cluster, api: str, apply: Callable[[], Any], answered: Callable[[Any], object]
     ) -> None:
         """Send a request; `answered` is called with its answer or NO_ANSWER, while the process runs."""
-        scheduler, actor = self._scheduler, scheduler_actor(self._scheduler)
+        scheduler, sender = self._scheduler, self._scheduler.current
 
         def arrive(note: str = "") -> Any:
             answer = NO_ANSWER if cluster.down else apply()
             self._count(api, answer)
-            self._history.note(f"{actor}{note}", api, told(answer))
+            if self._history.kept:
+                self._history.note(f"{sender}{note}", api, told(answer))
             return answer
 
         def broken() -> None:
@@ -91,7 +92,7 @@ class Network:
         if process.cut_off:
             broken()
         elif (fault := self._strikes(api)) is not None:
-            self._history.note(actor, api, f"{fault.kind} ({fault.seconds:.1f} s)")
+            self._history.note(str(sender), api, f"{fault.kind} ({fault.seconds:.1f} s)")
             self._strike(fault, way, arrive, arrive_and_answer, broken)
         elif api in QUESTIONS:  # in one step: when exactly they arrive does not matter
             scheduler.after(way, lambda: answered(arrive()), process)
@@ -158,12 +159,6 @@ class Network:
 
     def _count(self, api: str, answer: Any) -> None:
         self.answers[api, error_name(answer) if isinstance(answer, int) else "answered"] += 1
-
-
-def scheduler_actor(scheduler: Scheduler) -> str:
-    """Return who does something now."""
-    thread = scheduler.current
-    return f"{thread.process.name}/{thread.name}"
 
 
 def told(answer: Any) -> str:

@@ -63,6 +63,9 @@ class Thread:
         self.local: dict[str, Any] = {}
         self._carrier = carrier
 
+    def __str__(self) -> str:
+        return f"{self.process.name}/{self.name}"
+
     def go_on(self) -> None:
         self._carrier.switch()
 
@@ -372,32 +375,46 @@ class SimCondition(SimLock):
 
 
 class SimFuture(Future[T]):
-    """Replaces `concurrent.futures.Future`."""
+    """Replaces `concurrent.futures.Future`, and does without its locks."""
 
     def __init__(self) -> None:
-        super().__init__()
+        self._ended = False
         self._threads: list[Thread] = []
+        self._value: Any = None
+        self._error: BaseException | None = None
+
+    def done(self) -> bool:
+        return self._ended
+
+    def cancel(self) -> bool:
+        """Cancel nothing: a thread works on it, or soon will."""
+        return False
 
     def set_result(self, result: T) -> None:
-        super().set_result(result)
+        self._value = result
         self._tell()
 
     def set_exception(self, exception: BaseException | None) -> None:
-        super().set_exception(exception)
+        self._error = exception
         self._tell()
 
     def _tell(self) -> None:
+        self._ended = True
         for thread in self._threads:
             running().wake(thread)
         self._threads.clear()
 
     def result(self, timeout: float | None = None) -> T:
-        wait([self], timeout)
-        return super().result(0)
+        if (error := self.exception(timeout)) is not None:
+            raise error
+        value: T = self._value
+        return value
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         wait([self], timeout)
-        return super().exception(0)
+        if not self._ended:
+            raise TimeoutError
+        return self._error
 
     def told(self, thread: Thread) -> None:
         """Wake this thread when the future ends."""

@@ -93,7 +93,8 @@ def _loaded() -> tuple[Any, ...]:
 
 @contextmanager
 def installed() -> Iterator[None]:
-    """Replace everything for the time of the block."""
+    """Replace everything for the time of the block. A generator must not hold it: it would undo this too late."""
+    assert sys.modules["app.executor.task"].Watchdog is not HungryWatchdog, "another simulation has not ended"
     undo: list[tuple[Any, str, Any]] = []
 
     def replace(module: Any, name: str, new: Any) -> None:

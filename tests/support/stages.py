@@ -8,6 +8,7 @@ import pytest
 
 STAGES = {
     "tests/unit/": "unit tests: no JVM, no broker",
+    "tests/schedules/": "simulated schedules: the service on a model of Kafka",
     "tests/deploy/": "what is deployed: chart, manifests, alerts, release",
     "tests/containers/": "the image: built and run by a container engine, or by Debian's tools",
     "tests/neighbours/": "another program on its own PySpark, beside the offset listener",

@@ -1,4 +1,4 @@
-"""The model of Kafka does what a real one does; `tests/simulation/test_conformance_of_the_model.py` asks that one."""
+"""The model of Kafka does what a real one does; `tests/integration/test_conformance_of_the_model.py` asks that one."""
 
 from __future__ import annotations
 

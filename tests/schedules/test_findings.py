@@ -7,7 +7,7 @@ report count such transactions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import pytest
 
@@ -19,12 +19,11 @@ from tests.simulation.world import installed
 SEEDS = range(150)
 
 
-def results(setting: Setting, *events: Event) -> Iterator[Result]:
+def results(setting: Setting, *events: Event) -> Sequence[Result]:
     """Run these events in many orders."""
     plan = sorted(events, key=lambda event: event.at)
     with installed():
-        for seed in SEEDS:
-            yield Plan(seed, setting, plan).run()
+        return [Plan(seed, setting, plan).run() for seed in SEEDS]
 
 
 def lines(first: float, every: float, partitions: int = 2) -> Sequence[Event]:
