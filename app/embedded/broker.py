@@ -98,6 +98,7 @@ class Broker(Cluster, Startable):
         properties: server properties that override those set here.
         folder: where to keep data and logs; by default a temporary folder that is removed at the end.
         java: additional JVM options.
+        jars: the folder of another version of Kafka; by default the one above.
     """
 
     def __init__(
@@ -106,8 +107,11 @@ class Broker(Cluster, Startable):
         properties: Mapping[str, str] | None = None,
         folder: Path | None = None,
         java: Sequence[str] = (),
+        jars: Path | None = None,
     ) -> None:
         self._java = tuple(java)
+        self.jars = jars
+        """May change before a start: a node keeps its data."""
         self._keep = folder is not None
         self.folder = folder or Path(tempfile.gettempdir(), f"winnow-kafka-{os.getpid()}-{random.getrandbits(32):08x}")
         self._held = HeldPorts(2 * nodes)
@@ -123,7 +127,7 @@ class Broker(Cluster, Startable):
 
     def start(self, node: int | None = None) -> None:
         """Start all nodes, or one that was stopped, and wait until the cluster responds."""
-        java, jars = find_java(), fetch_jars()
+        java, jars = find_java(), self.jars or fetch_jars()
         nodes = self._nodes(node)
         try:
             for each in nodes:

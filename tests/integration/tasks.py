@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -16,7 +15,6 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType  # type: ignore[attr-defined]
 
 from app.embedded.broker import Broker
-from app.embedded.jars import fetch_jars, find_java
 from app.executor import task
 from app.executor.parse import make_parser
 from app.kafka.admin import AdminConnection
@@ -27,8 +25,9 @@ from app.kafka.topics import KafkaTopics
 from app.model import Assignment, Guarantee, OffsetRange, Partition, Plugin, Receipt, TaskConfig
 from parsers.contract import Parser
 from tests import independent
-from tests.conftest import QUICK_JAVA, Topics
+from tests.conftest import Topics
 from tests.independent import Place, Record, Written, line, produce
+from tests.support.java import kafka_tool
 from tests.support.waiting import PATIENCE, until
 
 BOTH_GUARANTEES = pytest.mark.parametrize("guarantee", list(Guarantee))
@@ -158,11 +157,9 @@ class Pipeline:
 
 def slow_down(bootstrap: str, client: str, per_second: int) -> None:
     """Limit the producers with a client.id to this many bytes per second, with a quota."""
-    command = [find_java(), "-Xmx128m", *QUICK_JAVA, "-cp", f"{fetch_jars()}/*", "kafka.admin.ConfigCommand"]
     change = ["--alter", "--add-config", f"producer_byte_rate={per_second}"]
     whom = ["--entity-type", "clients", "--entity-name", client]
-    arguments = ["--bootstrap-server", bootstrap, *change, *whom]
-    subprocess.run([*command, *arguments], capture_output=True, check=True, timeout=PATIENCE)
+    kafka_tool("kafka.admin.ConfigCommand", "--bootstrap-server", bootstrap, *change, *whom)
 
 
 class RunningTask:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from app.embedded.broker import Cluster
-from app.embedded.jars import fetch_jars, find_java
-from tests.conftest import QUICK_JAVA, Topics
+from tests.conftest import Topics
 from tests.independent import Written, line, produce
 from tests.integration.service import Winnow, settings
 from tests.integration.status_page import ask, metrics
-from tests.servers.bundles import KAFKA_TOOLS
-from tests.support.waiting import PATIENCE, until
+from tests.support.java import kafka_tool
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.integration
 
@@ -23,12 +21,7 @@ pytestmark = pytest.mark.integration
 def told_by_kafka(bootstrap: str, group: str) -> dict[str, tuple[int, int, int]]:
     """Return committed offset, end and lag of each partition, as printed by `kafka-consumer-groups --describe`."""
     tool = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
-    jars = f"{fetch_jars(KAFKA_TOOLS)}/*:{fetch_jars()}/*"
-    command = [find_java(), "-Xmx128m", *QUICK_JAVA, "-cp", jars, tool]
-    arguments = ["--bootstrap-server", bootstrap, "--describe", "--group", group]
-    printed = subprocess.run(
-        [*command, *arguments], capture_output=True, text=True, check=True, timeout=PATIENCE
-    ).stdout
+    printed = kafka_tool(tool, "--bootstrap-server", bootstrap, "--describe", "--group", group)
     rows = [row.split() for row in printed.splitlines() if row.startswith(group)]
     return {row[2]: (int(row[3]), int(row[4]), int(row[5])) for row in rows}
 

@@ -28,8 +28,13 @@ class Modules:
     modules: tuple[str, ...]
 
 
-# Kafka's pom has no logging back end; without one, the server would fail silently.
-KAFKA = Modules("kafka-unpinned", ("org.apache.kafka:kafka_2.13:4.3.0", "org.slf4j:slf4j-simple:1.7.36"))
+def kafka(version: str) -> Modules:
+    """Return the server. Its pom has no logging back end; without one, it would fail silently."""
+    modules = f"org.apache.kafka:kafka_2.13:{version}", "org.slf4j:slf4j-simple:1.7.36"
+    return Modules(f"kafka-{version}-unpinned", modules)
+
+
+KAFKA = kafka("4.3.0")
 
 
 def resolved(wanted: Modules) -> Path:

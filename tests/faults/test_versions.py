@@ -1,0 +1,93 @@
+"""The service on older brokers, and on brokers that are upgraded under load."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from app.embedded.broker import Broker
+from tests.conftest import QUICK_JAVA
+from tests.independent import Feeder, amiss, arrived, connect_again, read
+from tests.integration.service import Winnow, settings
+from tests.support.ivy import kafka, resolved
+from tests.support.java import kafka_tool
+from tests.support.spark import QUICK
+from tests.support.waiting import until
+
+OLDEST = "3.9.2"
+VERSIONS = (OLDEST, "4.0.2", "4.1.2")
+PARTITIONS, SOME = 3, 2_000
+"""The partitions of each topic, and how many lines arrive between two faults."""
+
+
+class Load:
+    """A service that cleanses steadily written lines."""
+
+    def __init__(self, broker: Broker, folder: Path, replicas: int) -> None:
+        names = ("raw", "clean", "dead")
+        self._broker = broker
+        self.source, self.sink, dead = (broker.create_topic(each, PARTITIONS, replication=replicas) for each in names)
+        self.feeder = Feeder(broker.bootstrap, self.source, PARTITIONS)
+        config = settings(broker.bootstrap, group=self.sink, sources=[self.source], sink=self.sink, dead=dead)
+        self.service = Winnow(config, folder)
+        self._expected = 0
+
+    def more_arrives(self) -> None:
+        """Wait until lines arrive that were written just now."""
+        self._expected = self.feeder.written.total() + SOME
+        arrived(self._broker.bootstrap, self.sink, self._expected)
+
+    def is_exact(self) -> None:
+        """Stop the load, and require that each line has arrived once and in order."""
+        self.feeder.stop()
+        arrived(self._broker.bootstrap, self.sink, self.feeder.written.total())
+        assert 0 == self.service.stop()
+        assert {} == amiss(self.feeder.written, read(self._broker.bootstrap, self.sink))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_an_older_kafka(version: str, tmp_path: Path) -> None:
+    """Exactly once through a killed task, a killed broker and a killed service."""
+    with Broker(java=(QUICK,), jars=resolved(kafka(version))) as broker:
+        load = Load(broker, tmp_path, 1)
+        with load.feeder, load.service:
+            load.more_arrives()
+            until(lambda: load.service.workers, "a task")[0].kill()
+            load.more_arrives()
+            broker.kill()
+            broker.start()
+            connect_again()
+            load.more_arrives()
+            load.is_exact()
+
+
+def test_a_rolling_upgrade(tmp_path: Path) -> None:
+    """Each node is replaced by a newer one. Then transaction.version rises, and all other features, under load."""
+    with Broker(nodes=3, java=QUICK_JAVA, jars=resolved(kafka(OLDEST))) as broker:
+        load = Load(broker, tmp_path, 3)
+        with load.feeder, load.service:
+            load.more_arrives()
+            broker.jars = None
+            for node in (1, 2, 3):
+                broker.stop(node)
+                broker.start(node)
+                connect_again()
+                load.more_arrives()
+            assert 0 == transaction_version(broker)
+            features(broker, "upgrade", "--release-version", "4.3")
+            assert 2 == transaction_version(broker)
+            load.more_arrives()
+            load.is_exact()
+
+
+def transaction_version(broker: Broker) -> int:
+    """Return what all nodes use; with 2, each transaction has an epoch of its own (KIP-890)."""
+    found = re.search(r"transaction\.version.*FinalizedVersionLevel: (\d+)", features(broker, "describe"))
+    return int(found[1]) if found else 0
+
+
+def features(broker: Broker, *arguments: str) -> str:
+    """Run kafka-features."""
+    return kafka_tool("org.apache.kafka.tools.FeatureCommand", "--bootstrap-server", broker.bootstrap, *arguments)
