@@ -6,6 +6,7 @@ import random
 import sys
 import tempfile
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,7 @@ def main() -> None:
 @click.option(
     "--small", is_flag=True, help="Use one broker and local Spark instead of three brokers and a Spark cluster."
 )
+@click.option("--kafka", default="", metavar="VERSION", help="Use brokers of another version, such as 3.9.2.")
 @click.option(
     "--folder",
     type=click.Path(path_type=Path),
@@ -83,13 +85,14 @@ def run(
     lines: int,
     product: Path | None,
     small: bool,
+    kafka: str,
     folder: Path | None,
 ) -> None:
     """Run the service under faults, check the history and draw it. Exits with 1 if there is an anomaly."""
     seed = random.randrange(1 << 32) if seed is None else seed
     folder = folder or Path(tempfile.mkdtemp(prefix="winnow-chaos-"))
     console.print(f"seed {seed}; history, picture and logs are in {folder}")
-    size, pause = SMALL if small else Size(), BRIEF if kills else USUAL
+    size, pause = replace(SMALL if small else Size(), kafka=kafka), BRIEF if kills else USUAL
     plan = Plan(seed, minutes * 60, size, faults, kills, lines, arm, per_second=rate, pause=pause, product=product)
     sys.exit(_judge(run_plan(plan, folder)))
 

@@ -20,6 +20,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its 
 from app.embedded.broker import Broker, Cluster, HeldPorts
 from tests.chaos.proxy import BROKERS, CONTROLLERS, SERVICE, Route
 from tests.independent import client
+from tests.support.ivy import kafka, resolved
 
 GROUPS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
 COORDINATORS = 5
@@ -43,9 +44,9 @@ class ProxiedBroker(Broker):
     They need a proxy with their `routes`. The harness has a listener of its own.
     """
 
-    def __init__(self, nodes: int) -> None:
-        """Choose the ports."""
-        super().__init__(nodes, java=SHORT_LIVED)
+    def __init__(self, nodes: int, version: str = "") -> None:
+        """Choose the ports; a version is that of another Kafka."""
+        super().__init__(nodes, java=SHORT_LIVED, jars=resolved(kafka(version)) if version else None)
         self._outside = ports = HeldPorts(5 * nodes)
         self._inner, self.outer, self._between, self._outer_between, self._outer_controllers = (
             ports[at : at + nodes] for at in range(0, 5 * nodes, nodes)
@@ -136,12 +137,13 @@ class ScramBroker(ProxiedBroker):
 
     Args:
         nodes: how many there are.
+        version: the version of Kafka; by default the product's own.
         short_of_space: the node that has a small disk of its own.
     """
 
-    def __init__(self, nodes: int, *, short_of_space: int | None = None) -> None:
+    def __init__(self, nodes: int, version: str = "", *, short_of_space: int | None = None) -> None:
         """Choose the ports."""
-        super().__init__(nodes)
+        super().__init__(nodes, version)
         self._small = short_of_space
 
     def _prepare(self, node: int, java: str, jars: Path) -> None:

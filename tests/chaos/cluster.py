@@ -57,6 +57,8 @@ class Size:
     """The nodes of the partitions of Kafka's internal topics; by default Kafka decides."""
     short_of_space: int | None = None
     """The node that has little space for its data."""
+    kafka: str = ""
+    """The version of the brokers; by default the product's own."""
 
 
 SMALL = Size(brokers=1, workers=0, partitions=4)
@@ -125,7 +127,7 @@ class System:
         self.points.mkdir(parents=True)
         self.code = lay_out(product or ROOT, folder)
         self.password_file = folder / "password"
-        self.broker = ScramBroker(size.brokers, short_of_space=size.short_of_space)
+        self.broker = ScramBroker(size.brokers, size.kafka, short_of_space=size.short_of_space)
         self.spark = StandaloneSpark(folder, workers=size.workers) if size.workers else None
         self.proxy = Proxy(self.broker.routes, self._note_held)
         self.partitions = size.partitions

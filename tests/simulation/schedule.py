@@ -35,7 +35,7 @@ from tests.simulation.world import make_runtime
 GROUP, RAW, CLEAN, DEAD = "g", "raw", "clean", "dead"
 HERE, THERE = "here:9092", "there:9092"
 LOOK_SECONDS, LONGEST_SECONDS = 0.25, 700.0
-STOP_SECONDS = 60.0
+STOP_SECONDS = PERSON_SECONDS = 60.0
 PENDING_SECONDS = 90.0
 """How long an offset that hangs may be pending before it counts as left to a person."""
 MARKER_SECONDS = 0.004
@@ -339,7 +339,6 @@ class Simulation:
             event.happen(self)
         self.scheduler.sleep(max(0.0, heal_at - self.scheduler.now))
         self._heal()
-        unblock(self)
         if self.judge.hangs:
             self._write_to_all()
         if self._drains():
@@ -374,11 +373,14 @@ class Simulation:
                 self.scheduler.thaw(process)
 
     def _drains(self) -> bool:
-        """Wait until everything is done; return whether it is."""
-        until = self.scheduler.now + LONGEST_SECONDS
+        """Wait until everything is done, while a person looks now and again; return whether it is."""
+        looks_at, until = self.scheduler.now, self.scheduler.now + LONGEST_SECONDS
         while not (self.judge.drained() or self.judge.anomalies or self._gave_up()):
             if not self.alive:
                 self.start_service(max((each.generation for each in self.services), default=0))
+            if self.scheduler.now >= looks_at:
+                unblock(self)
+                looks_at += PERSON_SECONDS
             if self.scheduler.now > until - LONGEST_SECONDS + PENDING_SECONDS and self.judge.waits_for_a_person():
                 return False
             if self.scheduler.now > until:
