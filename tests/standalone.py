@@ -13,8 +13,7 @@ import psutil
 from app.embedded.broker import HeldPorts
 from app.embedded.jars import find_java
 from app.embedded.process import ManagedProcess, Startable
-from tests.support.java import jvms
-from tests.support.spark import JARS
+from tests.support.spark import JARS, jvms
 from tests.support.waiting import PATIENCE, alive_after
 
 # The options that Spark's launcher adds for Java 17 and later.

@@ -31,7 +31,7 @@ from tests.chaos.work import AT_LEAST_ONCE
 from tests.independent import client
 from tests.integration.service import forked_workers, settings, working
 from tests.standalone import StandaloneSpark
-from tests.support.java import jvms
+from tests.support.spark import jvms
 from tests.support.waiting import alive_after, freeze
 
 TRANSACTION_SECONDS = 12

@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
 import psutil
 
-from tests.support.java import jvms
 from tests.support.logs import of_event
-from tests.support.spark import quick_spark
+from tests.support.spark import jvms, quick_spark
 from tests.support.waiting import PATIENCE, alive_after, until
 
 if TYPE_CHECKING:

@@ -6,11 +6,8 @@ A JVM loads and verifies some 6,000 classes at each start of Kafka. An archive o
 
 from __future__ import annotations
 
-import contextlib
 import subprocess
-from collections.abc import Iterable, Iterator
 
-import psutil
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from app.embedded.broker import Broker
@@ -33,14 +30,6 @@ def kafka_tool(program: str, *arguments: str) -> str:
     jars = f"{fetch_jars(KAFKA_TOOLS)}/*:{fetch_jars()}/*"
     command = [find_java(), "-Xmx128m", *quick_java(), "-cp", jars, program, *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE).stdout
-
-
-def jvms(processes: Iterable[psutil.Process]) -> Iterator[psutil.Process]:
-    """Yield those that are JVMs; others may end meanwhile."""
-    for process in processes:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            if "java" in process.name():
-                yield process
 
 
 def archive() -> None:

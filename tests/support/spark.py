@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import psutil
 import pyspark
 from pyspark import SparkContext
 
@@ -25,6 +28,14 @@ def quick_spark() -> dict[str, str]:
         "JAVA_TOOL_OPTIONS": f"{QUICK} -XX:+UseSerialGC",
         "SPARK_SUBMIT_OPTS": archive,
     }
+
+
+def jvms(processes: Iterable[psutil.Process]) -> Iterator[psutil.Process]:
+    """Yield those that are JVMs; others may end meanwhile."""
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if "java" in process.name():
+                yield process
 
 
 def archive() -> None:
