@@ -1,6 +1,6 @@
 # Everything a newcomer types. Each target does its own set-up; only Python 3.11+, Java 17+ and make are assumed.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test unit faults neighbours chaos chaos-long refusals takeover proof controls simulate bench mutants fuzz image-size captures manifests lint format lock release sbom licences audit docs clean prerequisites packages
+.PHONY: help setup demo test unit faults neighbours chaos chaos-long soak refusals takeover proof controls simulate bench mutants fuzz image-size captures manifests lint format lock release sbom licences audit docs clean prerequisites packages
 SHELL := /bin/bash
 # Without bytecode each Python that starts compiles up to two thousand modules again: half of the time of all tests.
 unexport PYTHONDONTWRITEBYTECODE
@@ -71,6 +71,9 @@ chaos-long: $(READY)  ## the same for HOURS (by default 6)
 
 simulate: $(READY)  ## run SCHEDULES (5,000) simulated schedules on a model of Kafka from SEED (0) on: kills, freezes, lost and late requests; about 50 a second
 	$(BIN)/python -m tests.simulation --schedules $(or $(SCHEDULES),5000) --seed $(or $(SEED),0)
+
+soak: $(READY)  ## steady load for HOURS (3), a fault every few minutes, a take-over each quarter of an hour: what grows, and any anomaly
+	$(BIN)/python -m tests.chaos soak --hours $(or $(HOURS),3) $(if $(SEED),--seed $(SEED))
 
 refusals: $(READY)  ## inject refusals and half-outages (refused records, passwords, lost leaders, a second service, …), each kind TIMES (3) times
 	$(BIN)/python -m tests.chaos refusals --times $(or $(TIMES),3) $(if $(SEED),--seed $(SEED))

@@ -26,9 +26,9 @@ from tests.chaos.hang import CASES, measure
 from tests.chaos.harm.refusals import KINDS, TAKEOVERS
 from tests.chaos.history import events
 from tests.chaos.nemesis import HARM
-from tests.chaos.picture import draw
+from tests.chaos.picture import draw, draw_resources
 from tests.chaos.report import report
-from tests.chaos.run import BRIEF, USUAL, Plan, refusals_plans
+from tests.chaos.run import BRIEF, RARE, USUAL, Plan, refusals_plans
 from tests.chaos.run import run as run_plan
 from tests.chaos.work import CONTROLS, HONEST
 from tests.chaos.zombies import run as run_zombies
@@ -94,6 +94,19 @@ def run(
     console.print(f"seed {seed}; history, picture and logs are in {folder}")
     size, pause = replace(SMALL if small else Size(), kafka=kafka), BRIEF if kills else USUAL
     plan = Plan(seed, minutes * 60, size, faults, kills, lines, arm, per_second=rate, pause=pause, product=product)
+    sys.exit(_judge(run_plan(plan, folder)))
+
+
+@main.command()
+@click.option("--hours", default=3.0, show_default=True, help="How long faults are injected.")
+@click.option("--seed", default=1, show_default=True, help="Decides the order and the targets of the faults.")
+@click.option("--rate", default=500, show_default=True, help="Lines written per second.")
+@click.option("--folder", type=click.Path(path_type=Path), help="As for `run`.")
+def soak(*, hours: float, seed: int, rate: int, folder: Path | None) -> None:
+    """Run for hours with a fault every few minutes, and a take-over each quarter of an hour; tell what grows."""
+    folder = folder or Path(tempfile.mkdtemp(prefix="winnow-soak-"))
+    console.print(f"seed {seed}; history, pictures and logs are in {folder}")
+    plan = Plan(seed, hours * 3600, Size(workers=0), per_second=rate, pause=RARE, take_over_every=900.0)
     sys.exit(_judge(run_plan(plan, folder)))
 
 
@@ -258,7 +271,8 @@ def _judge(path: Path) -> int:
     history = History.of(events(path))
     found = report(history, console)
     draw(history, path.with_name("picture.png"))
-    console.print(f"history {path}\npicture {path.with_name('picture.png')}")
+    draw_resources(history, path.with_name("resources.png"))
+    console.print(f"history {path}\npictures {path.with_name('picture.png')} and {path.with_name('resources.png')}")
     return 1 if found else 0
 
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Self
 
 from tests.chaos.history import Recorder
 from tests.integration.service import WinnowOnSpark
+from tests.support.spark import quick_spark
 
 ROOT = Path(__file__).parents[2]
 REBALANCE = "rebalance"
@@ -20,6 +21,11 @@ WORTH_KEEPING = ("round", REBALANCE, "stopped", "partition_recovered", "partitio
 LISTEN_SECONDS = 0.25
 FORKS = "forks"
 """The `spark.master` by which `tests.chaos.service` forks a process for each task, as the tests do, and starts no Spark."""
+
+
+def heap_log(folder: Path, pid: int | str) -> Path:
+    """Return where the JVM of a driver writes what its collections leave of the heap."""
+    return folder / f"gc-{pid}.log"
 
 
 def lay_out(product: Path, folder: Path) -> Path:
@@ -69,7 +75,9 @@ class Driver(WinnowOnSpark):
         if forked:
             config = {**config, "spark": {**config["spark"], "spark.master": FORKS}}
         # Without PYTHONSAFEPATH, `python -m` would import from the working folder first.
-        super().__init__(config, folder, environment={"PYTHONPATH": str(code), "PYTHONSAFEPATH": "1", **more})
+        java = f"{quick_spark()['SPARK_SUBMIT_OPTS']} -Xlog:gc:file={heap_log(folder, '%p')}"
+        own = {"PYTHONPATH": str(code), "PYTHONSAFEPATH": "1", "SPARK_SUBMIT_OPTS": java}
+        super().__init__(config, folder, environment={**own, **more})
         _, _, self.file = self._arguments
         self._as = arm, str(points)
         self._recorder, self._recorded = recorder, 0

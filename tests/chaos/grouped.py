@@ -83,6 +83,15 @@ class Seen(NamedTuple):
     what: str
 
 
+class Sample(NamedTuple):
+    """The figures of one process at a moment, by measure (`tests.chaos.resources`)."""
+
+    at: float
+    kind: str
+    pid: int
+    figures: Mapping[str, float]
+
+
 class Audit(NamedTuple):
     """
     What `winnow audit` said of the whole run.
@@ -133,6 +142,7 @@ class History:
     """From each stopped worker to the one that took over; a worker is the prefix of its transactions' names."""
     final: list[tuple[str, int, int, int]] = field(default_factory=list)
     writes: list[tuple[float, int]] = field(default_factory=list)
+    samples: list[Sample] = field(default_factory=list)
     ends_at: float = 0.0
 
     @classmethod
@@ -227,6 +237,10 @@ def _add_committed(history: History, event: Event) -> None:
         history.committed[partition].append((event["at"], offset))
 
 
+def _add_sample(history: History, event: Event) -> None:
+    history.samples.append(Sample(event["at"], event["process"], event["pid"], event["figures"]))
+
+
 def _add_kept(history: History, event: Event) -> None:
     history.kept = {} if history.kept is None else history.kept
     for stream, first, count in event["runs"]:
@@ -277,6 +291,7 @@ HANDLERS: Mapping[str, Callable[[History, Event], None]] = {
     "kept": _add_kept,
     "planted": _add_planted,
     "audited": _add_audit,
+    "sample": _add_sample,
     "not drained": _add_not_drained,
     "said": _add_said,
     "harmed": lambda history, event: history.harmed.append(

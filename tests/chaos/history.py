@@ -22,6 +22,7 @@ Each line is an event, in the order of observation: `at` (seconds since the star
     planted    stream, number of a line that the harness itself added to the sink
     audited    code, counts, words: the exit code, the verdict and the stderr of `winnow audit`
     taken over zombie, successor: prefixes of the transactions of a stopped worker, and of the worker that took over
+    sample     process (`driver`, `JVM`, `worker`), pid, figures: what it takes, by measure
     said       event and fields: what the service logged, from `warning` up, and its last words
     finished   rows as in marks, after the service has stopped
 

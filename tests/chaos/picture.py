@@ -12,8 +12,10 @@ from matplotlib.figure import Figure
 
 from tests.chaos.checker import judge
 from tests.chaos.grouped import DEAD, SINK, History
+from tests.chaos.resources import MEASURES
 
 BIN_SECONDS = 1.0
+COLOURS = {"driver": "tab:blue", "JVM": "tab:orange", "worker": "tab:green"}
 
 
 def draw(history: History, path: Path) -> None:
@@ -29,6 +31,26 @@ def draw(history: History, path: Path) -> None:
     figure.suptitle(
         f"Winnow, seed {history.setup.get('seed', '-')}, arm {history.setup.get('arm')}: {found or 'no anomaly'}"
     )
+    figure.savefig(path, dpi=90)
+
+
+def draw_resources(history: History, path: Path) -> None:
+    """Draw what each process takes, a row for each measure."""
+    mpl.use("agg")
+    figure = Figure(figsize=(14, 12), layout="constrained")
+    rows = figure.subplots(len(MEASURES), 1, sharex=True)
+    for axes, measure in zip(rows, MEASURES, strict=True):
+        lives: dict[tuple[str, int], list[tuple[float, float]]] = defaultdict(list)
+        for sample in history.samples:
+            if measure in sample.figures:
+                lives[sample.kind, sample.pid].append((sample.at / 60, sample.figures[measure]))
+        for (kind, _), points in lives.items():
+            axes.plot(*zip(*points, strict=True), color=COLOURS[kind], linewidth=0.8)
+        axes.set_ylabel(measure)
+    for kind, colour in COLOURS.items():
+        rows[0].plot([], [], color=colour, label=kind)
+    rows[0].legend(loc="upper right")
+    rows[-1].set_xlabel("minutes")
     figure.savefig(path, dpi=90)
 
 

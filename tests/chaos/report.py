@@ -10,6 +10,7 @@ from rich.table import Table
 
 from tests.chaos.checker import Finding, judge, telling
 from tests.chaos.grouped import SINK, History
+from tests.chaos.resources import slopes
 from tests.chaos.waits import Stall, idle_windows, pauses, stalls
 
 REPAIR_SECONDS = 5.0
@@ -19,8 +20,10 @@ REPAIR_SECONDS = 5.0
 def report(history: History, console: Console) -> list[Finding]:
     """Print the report; return the anomalies that were found."""
     findings = judge(history)
-    console.print(Group(_summary(history), _anomalies(findings), _faults(history)))
-    return [finding for finding in findings if finding.times]
+    console.print(Group(_summary(history), _anomalies(findings), _faults(history), _resources(history)))
+    grows = [each for each in slopes(history.samples) if each.grows]
+    growths = [Finding("grows", 1, (f"{each.measure} of a {each.kind}",)) for each in grows]
+    return [finding for finding in findings if finding.times] + growths
 
 
 def _summary(history: History) -> str:
@@ -70,6 +73,16 @@ def _faults(history: History) -> Table:
     for name, times, worst, after in fault_rows(history):
         heard = ", ".join(f"{each:.1f}" for each in told[name])
         table.add_row(name, str(times), f"{worst:.1f}", f"{after:.1f}", heard, ", ".join(spared[name]))
+    return table
+
+
+def _resources(history: History) -> Table:
+    """Return what processes that lived for ten minutes took; a slope beyond its noise is a leak."""
+    columns = "process", "measure", "mean", "per hour", "noise (±)", "lives"
+    table = Table(*columns, title="Resources", title_justify="left")
+    for each in slopes(history.samples):
+        grown = f"{each.per_hour:+,.2f}" + (" grows" if each.grows else "")
+        table.add_row(each.kind, each.measure, f"{each.mean:,.1f}", grown, f"{each.noise:,.2f}", str(each.lives))
     return table
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from tests.chaos.lines import numbered
 from tests.chaos.load import Load, fresh_name
 from tests.chaos.nemesis import KILLS, Nemesis, schedule, usual
 from tests.chaos.readers import GroupWatcher, Reader, Watcher
+from tests.chaos.resources import Sampler
 from tests.chaos.work import AT_LEAST_ONCE, HONEST
 from tests.independent import ends, read
 
@@ -29,7 +30,7 @@ STANDSTILL_SECONDS = 180.0
 FINAL_SECONDS = 60.0
 STEADY_SECONDS = 5.0
 KINDS_OF_FINDINGS = ("lost", "doubled", "both", "changed", "out_of_order", "unexplained")
-USUAL, BRIEF = (3.0, 10.0), (2.0, 5.0)
+USUAL, BRIEF, RARE = (3.0, 10.0), (2.0, 5.0), (120.0, 240.0)
 """Seconds between two faults, at least and at most."""
 
 
@@ -49,6 +50,7 @@ class Plan:
         may_double: whether the service is to deliver at least once, so that some lines may come again.
         per_second: lines to write per second.
         bad: the fraction of them that must be rejected.
+        take_over_every: a later service takes over each time that so many seconds have passed; 0: never.
         pause: seconds between two faults, at least and at most.
         product: the checkout of the service; by default this one.
     """
@@ -64,6 +66,7 @@ class Plan:
     per_second: int = 1_000
     bad: float = 0.02
     pause: tuple[float, float] = USUAL
+    take_over_every: float = 0.0
     product: Path | None = None
 
 
@@ -121,6 +124,7 @@ def _run_under_faults(plan: Plan, system: System, recorder: Recorder) -> None:
             stack.enter_context(Reader("second", where, system.roles, recorder, **{"fetch.message.max.bytes": 10_000})),
         ]
         stack.enter_context(Watcher(where, system.roles, recorder))
+        stack.enter_context(Sampler(system))
         group = stack.enter_context(GroupWatcher(where, system.name, system.source, recorder))
         load = Load(
             where,
@@ -155,7 +159,17 @@ def _inject(plan: Plan, system: System, load: Load, rng: random.Random) -> None:
 
 
 def _faults(plan: Plan, system: System, rng: random.Random) -> Iterable[str]:
-    return plan.faults or schedule(KILLS if plan.kills else usual(system), rng)
+    faults = plan.faults or schedule(KILLS if plan.kills else usual(system), rng)
+    return _with_take_overs(faults, plan.take_over_every) if plan.take_over_every else faults
+
+
+def _with_take_overs(faults: Iterable[str], every: float) -> Iterator[str]:
+    due = time.monotonic() + every
+    for name in faults:
+        if time.monotonic() >= due:
+            due += every
+            yield "take-over"
+        yield name
 
 
 def _drain(system: System, committed: dict[int, int]) -> bool:
