@@ -322,7 +322,8 @@ class Ended(WithoutWriter):
             return
         writer.settle(committed)
         reason = ": ".join(each for each in (self._error, self._cure) if each)
-        metadata = replace(OffsetMetadata.parse(str(self.ledger.metadata)), blocked=reason, tripped=self._tripped)
+        before = OffsetMetadata.parse(str(self.ledger.metadata))
+        metadata = replace(before, blocked=reason, tripped=self._tripped, cut=self._cut)
         writer.commit(committed.offset, str(metadata))
 
     def _committed(self, offsets: OffsetStore) -> CommittedOffset | None:

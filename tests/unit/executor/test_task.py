@@ -804,12 +804,12 @@ class TestTruncation:
         (receipt,) = run(kafka, guarantee)
         told = OffsetMetadata.parse(kafka.committed[A].metadata)
 
-        assert (Outcome.BLOCKED, 7, 12) == (receipt.outcome, receipt.cut, receipt.end)
+        assert (Outcome.BLOCKED, 7, 7, 12) == (receipt.outcome, receipt.cut, told.cut, receipt.end)
         assert "the partition was truncated to 7" in receipt.error
         assert "offsets 7 to 11" in receipt.error
         assert "out.of.range" in receipt.cure
         assert f"{receipt.error}: {receipt.cure}" == told.blocked
-        assert replace(OffsetMetadata.parse(before.metadata), report=None) == replace(told, blocked="")
+        assert replace(OffsetMetadata.parse(before.metadata), report=None) == replace(told, blocked="", cut=None)
         assert (12, expected()) == (kafka.committed[A].offset, kafka.sink[A])
 
     def test_a_new_leader_that_has_everything_blocks_nothing(self, guarantee: Guarantee) -> None:
