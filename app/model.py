@@ -197,6 +197,8 @@ class OffsetRange:
         counted: with a start below `committed`, the records counted with that offset: an attempt may have come to it
             again, with other counts. None with any other start.
         anew: whether `out.of.range` has decided the start, so that the record read before it is not looked for again.
+        never_read: whether only a task's receipt tells `committed`. Kafka may have lost it since: its transaction hung,
+            and the abort of the next one ended both.
     """
 
     partition: Partition
@@ -208,6 +210,7 @@ class OffsetRange:
     backlog: int = 0
     counted: int | None = None
     anew: bool = False
+    never_read: bool = False
 
 
 class TimestampLimit(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 
 from app.config import Config, FromDuration, FromTimestamp
 from app.driver.clients import Clients
@@ -47,6 +48,8 @@ class Discovery:
         self._destinations = Destinations(config, clients.destinations)
         self._had_offset_in: dict[Partition, str] = {}
         """The id of the topic in which a committed offset was last seen."""
+        self._reported: dict[Partition, CommittedOffset] = {}
+        """The offset that tasks have committed in each partition whose offset was never read: it may be pending."""
         self._blocked: dict[Partition, tuple[Blocked, float]] = {}
         """The errors that tasks reported, and until when each is believed."""
         self._cuts: dict[Partition, tuple[CommittedOffset, int]] = {}
@@ -128,6 +131,8 @@ class Discovery:
                 self._clients.offsets.reset(receipt.partition, receipt.end, receipt.metadata)
             metadata = OffsetMetadata.parse(receipt.metadata)
             if metadata.is_ours:
+                if metadata.topic_id and receipt.partition not in self._had_offset_in.keys() - self._reported.keys():
+                    self._reported[receipt.partition] = CommittedOffset(receipt.end, receipt.metadata)
                 self._had_offset_in[receipt.partition] = metadata.topic_id
 
     def _remember(self, offsets: Mapping[Partition, PartitionOffsets]) -> None:
@@ -180,7 +185,8 @@ class Discovery:
         Return the committed offsets, `stable` if possible.
 
         A hanging transaction blocks reading a stable offset. Its partition is then planned from the last offset before
-        the transaction; the task ends the transaction and reads the offset again (`app.executor.task`).
+        the transaction; the task ends the transaction and reads the offset again (`app.executor.task`). If there was no
+        offset before it, a task's receipt may tell which one is pending.
         """
         store = self._clients.offsets
         try:
@@ -189,7 +195,9 @@ class Discovery:
             if not (stable and store.transactional):
                 raise
             found = store.load(partitions, stable=False)
-        return {each: found.get(each) for each in partitions}
+        for each in found:
+            self._reported.pop(each, None)
+        return {each: found.get(each, self._reported.get(each)) for each in partitions}
 
     def _topics(self) -> Mapping[str, Topic]:
         known = {partition.topic for partition in self._newcomers.known}
@@ -229,7 +237,7 @@ class Discovery:
         by_time = self._start_time is not None and at.committed is None and not is_new
         if by_time and at.partition not in starts:
             raise Leaderless(at.partition)
-        return decide(
+        start = decide(
             at,
             self._policy,
             first_seen=starts.get(at.partition),
@@ -237,6 +245,7 @@ class Discovery:
             is_new=is_new,
             cut=self._cut(at),
         )
+        return replace(start, never_read=at.partition in self._reported)
 
     def _raise_what_a_task_found(self, at: PartitionOffsets) -> None:
         if at.partition not in self._blocked:

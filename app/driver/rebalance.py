@@ -9,6 +9,7 @@ from app.driver.plan import heaviest, plan
 from app.driver.starting_offsets import PartitionOffsets
 from app.driver.workload import SourceOffsets, Workload
 from app.model import OffsetRange, Partition
+from app.offsets.metadata import OffsetMetadata
 from app.runtime import REAL, Timings
 
 # A rebalance costs readers a pause. It is worth it if the busiest task has this many times the load that it could have
@@ -58,7 +59,8 @@ class Balance:
         before, offsets = self.offsets, found.offsets
         if before.keys() != offsets.keys():
             return "partitions were added or removed"
-        self.offsets = offsets = self._awaiting_controls(before, offsets)
+        awaited = self._awaited(before, offsets)
+        self.offsets = offsets = {**offsets, **{each: before[each] for each in awaited}}
         if why := self._unblocked(before, offsets) or self._trouble(before, offsets):
             return why
         loads: dict[Partition, int] = {}
@@ -72,7 +74,7 @@ class Balance:
             done[partition] = at.next_offset(each.start) - was.next_offset(each.start)
             if done[partition]:
                 self._has_committed.add(partition)
-            if done[partition] or not was.lag(each.start, each.end):
+            if done[partition] or not (was.lag(each.start, each.end) or partition in awaited):
                 self._progressed_at[partition] = now
             lags[partition] = at.lag(each.start, each.end)
             arrived = lags[partition] + done[partition] - was.lag(each.start, each.end)
@@ -97,16 +99,17 @@ class Balance:
                 return f"{partition}: it was blocked, and the group's offset has been set"
         return ""
 
-    def _awaiting_controls(
+    def _awaited(
         self, before: Mapping[Partition, PartitionOffsets], offsets: Mapping[Partition, PartitionOffsets]
-    ) -> Mapping[Partition, PartitionOffsets]:
+    ) -> set[Partition]:
         """
-        Return the offsets. While a control partition's was moved back or deleted, all such count as they were before.
+        Return the partitions whose offset was moved back or deleted, if one of them is a control partition.
 
-        A control lane commits every second, which puts its offset back. Fenced before that, it would lose its place.
+        They count as they were before. A control lane commits every second, which puts its offset back. Fenced before
+        that, it would lose its place. If its offset had moved before it opened, it has ended, and a commit is overdue.
         """
         lost = {each.partition for each in self._ranges if _lost(before[each.partition], offsets[each.partition])}
-        return offsets if lost.isdisjoint(self._controls) else {**offsets, **{each: before[each] for each in lost}}
+        return set() if lost.isdisjoint(self._controls) else lost
 
     def _trouble(
         self, before: Mapping[Partition, PartitionOffsets], offsets: Mapping[Partition, PartitionOffsets]
@@ -157,7 +160,11 @@ def _trouble(planned: OffsetRange, before: PartitionOffsets, at: PartitionOffset
         return "its topic was deleted and recreated"
     if why := _lost(before, at):
         return why
-    if before.committed is None or at.committed is None:
+    if at.committed is None:
+        return ""
+    if at.committed != before.committed and OffsetMetadata.parse(at.committed.metadata).cut is not None:
+        return "a task has found that its log was truncated"
+    if before.committed is None:
         return ""
     # Until its first commit a task reads from the planned start, which `out.of.range` may have moved.
     next_offset = planned.start if at.committed.offset == planned.committed else at.committed.offset

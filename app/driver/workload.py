@@ -90,7 +90,7 @@ class Workload(SourceOffsets):
         return [
             replace(each, end=max(each.start, end))
             for each, end in agreed
-            if end is not None and (each.start < end or each.start != each.committed)
+            if end is not None and (each.start < end or each.start != each.committed or each.never_read)
         ]
 
     def at_rest(self, ranges: Iterable[OffsetRange]) -> list[Partition]:

@@ -123,6 +123,7 @@ class OffsetMetadata:
         backlog: the last stable offset when the counts started; 0 if unknown.
         blocked: why the committing task left the partition to an operator; empty if it did not.
         tripped: whether it did so because of too many dead letters.
+        cut: where the log ended, if it did so because the log was truncated.
     """
 
     topic_id: str = ""
@@ -134,6 +135,7 @@ class OffsetMetadata:
     backlog: int = 0
     blocked: str = ""
     tripped: bool = False
+    cut: int | None = None
 
     def __str__(self) -> str:
         counts = self.counts
@@ -146,6 +148,7 @@ class OffsetMetadata:
         after += _written_owner(self.owner) if self.owner != NOBODY else ""
         after += f" task={self.report}" if self.report else ""
         after += " tripped=1" if self.tripped else ""
+        after += "" if self.cut is None else f" cut={self.cut}"
         after += f" blocked={quote(self.blocked, safe=_READABLE)[:MAX_REASON]}" if self.blocked else ""
         return f"{before} dead={_written_counts(counts.dead, MAX_BYTES - len(before) - len(after))}{after}"
 
@@ -167,7 +170,8 @@ class OffsetMetadata:
         report = TaskReport.parse(values.get("task", ""))
         since, backlog = _number(values.get("since", "")), _number(values.get("backlog", ""))
         blocked, tripped = unquote(values.get("blocked", "")), "tripped" in values
-        return cls(values.get("topic", ""), since, counts, read, owner, report, backlog, blocked, tripped)
+        cut = _number(values["cut"]) if "cut" in values else None
+        return cls(values.get("topic", ""), since, counts, read, owner, report, backlog, blocked, tripped, cut)
 
     @classmethod
     def continuing(

@@ -120,8 +120,13 @@ class FakeKafka:
         """The epochs of the transactional ids."""
         self.leader_epochs: dict[Partition, list[int]] = {}
         """Where the log of a partition was cut, once for each new leader. The first leader's epoch is 0."""
-        self.pending: dict[Partition, CommittedOffset] = {}
-        """Offsets of hanging transactions: a stable read waits until their writer's successor ends them."""
+        self.pending: dict[Partition, CommittedOffset | None] = {}
+        """
+        Offsets of hanging transactions: a stable read waits until their writer's successor ends them. None for one that is
+        ended as aborted.
+        """
+        self.ended_from: dict[Partition, int | None] = {}
+        """The offset from which the last transaction that hung was looked for."""
         self.refuses_line: Callable[[bytes | None], bool] = lambda _: False
         self.refuses_dead_letter: Callable[[OutgoingRecord], bool] = lambda _: False
         """Selects the records that the broker refuses. The commit that waits for them fails."""
@@ -325,7 +330,8 @@ class FakeWriter:
         """Accept the offset before the hanging transaction, and end that transaction."""
         assert self._epoch, "only the newest epoch can end it"
         now = self._kafka.committed.get(self._partition)
-        assert committed == (None if now is None else now.offset)
+        assert now is None or committed == now.offset
+        self._kafka.ended_from[self._partition] = committed
         if (pending := self._kafka.pending.pop(self._partition, None)) is not None:
             self._kafka.committed[self._partition] = pending
 

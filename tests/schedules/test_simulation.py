@@ -58,6 +58,26 @@ def test_a_cut_log_whose_start_is_the_committed_offset_is_read_on() -> None:
     assert not any(result.anomalies for result in results)
 
 
+RESTART = Event(2.0, What.KILL_DRIVER, seconds=0.1)
+ENDED_ALONE = {
+    "its offset is moved back between plan and open": (RESTART, Event(2.3, What.MOVED_BACK)),
+    "its log is cut and grows to the committed offset": (
+        Event(2.000, What.TRUNCATION),
+        Event(2.001, What.WRITE, detail="1"),
+    ),
+}
+
+
+@pytest.mark.parametrize("moves", ENDED_ALONE.values(), ids=ENDED_ALONE)
+def test_a_partition_whose_lane_has_ended_does_not_wait_for_the_rounds_end(moves: tuple[Event, ...]) -> None:
+    """Nothing is waiting in it, as far as the driver sees. The round would last ten minutes of the simulated time."""
+    with installed():
+        results = [Plan(seed, Setting(1, out_of_range="nearest"), moves).run() for seed in range(3)]
+
+    assert not any(result.anomalies for result in results)
+    assert all(result.seconds < 100 for result in results)
+
+
 def test_the_offsets_of_a_paused_service_do_not_expire() -> None:
     """The brokers keep offsets and pauses for a minute after their last commit, and the pause is longer."""
     pause = Event(2.0, What.PAUSE, seconds=150.0)

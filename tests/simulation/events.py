@@ -22,7 +22,7 @@ from app.model import Pause
 from app.offsets.metadata import OffsetMetadata
 from app.operate.dead_letter_replay import Pace, Plan, Session, replaying
 from app.operate.dead_letters import Selection
-from tests.simulation.kafka import Entry, Fate, Log
+from tests.simulation.kafka import Entry, Fate, Log, Stored
 from tests.simulation.lines import LenientParser
 from tests.simulation.network import Fault, Kind
 from tests.simulation.scheduler import Process
@@ -86,6 +86,7 @@ class What(StrEnum):
     SERVICE_STOPS = "a service is stopped"
     PAUSE = "the service is paused"
     RESET = "offsets are reset"
+    MOVED_BACK = "another program moves an offset back"
     REPLAY = "dead letters are replayed"
     ADD_SOURCE = "the source gets a partition"
     ADD_SINK = "the sink gets a partition"
@@ -128,6 +129,7 @@ USUAL: Sequence[tuple[What, int]] = (
     (What.GROUP_LEADERLESS, 2),
     (What.PAUSE, 3),
     (What.RESET, 3),
+    (What.MOVED_BACK, 2),
     (What.REPLAY, 4),
     (What.RETENTION, 3),
     (What.TRUNCATION, 3),
@@ -381,6 +383,15 @@ def _reset(sim: Any, event: Event) -> None:
     sim.operator("resets", lambda clients: _while_paused(sim, log, back, clients))
 
 
+def _moved_back(sim: Any, event: Event) -> None:
+    """Set an offset back by a record, whatever the service does."""
+    log: Log = _pick(sim.logs, event)
+    if (stored := sim.stored(log)) is not None:
+        back = max(log.start, stored - 1)
+        sim.judge.set_back(log, back)
+        sim.sink.commit("g", {sim.stands_for(log.partition): Stored(back, "", at=sim.scheduler.now)})
+
+
 def _while_paused(sim: Any, log: Log, target: Callable[[], int | None], clients: Clients) -> None:
     """Pause, wait until no task runs, set an offset, and resume: as `winnow offsets reset` does."""
     clients.pauses.set(Pause(int(sim.scheduler.now * 1000), "sim"))
@@ -446,6 +457,7 @@ _HAPPENS: dict[What, Callable[[Any, Event], None]] = {
     What.TRUNCATION: _truncation,
     What.PAUSE: _pause,
     What.RESET: _reset,
+    What.MOVED_BACK: _moved_back,
     What.REPLAY: _replay,
     What.GROUP_LEADERLESS: _group_leaderless,
     What.SINK_LEADERLESS: _sink_leaderless,

@@ -70,8 +70,12 @@ class Opened:
         self.writer = writer
 
     def end_pending(self, committed: CommittedOffset | None) -> Self:
-        """End a transaction that blocks reading the committed offset. Raises what the writer raises."""
-        self.writer.end_pending(None if committed is None else committed.offset)
+        """
+        End a transaction that blocks reading the committed offset. Raises what the writer raises.
+
+        Without an offset in Kafka, the one that the driver knows shows where that transaction began.
+        """
+        self.writer.end_pending(self.ledger.committed if committed is None else committed.offset)
         return self
 
     def begin(self, committed: CommittedOffset | None, now: float, *, claim: bool = False) -> Ready | Closed:
@@ -88,7 +92,8 @@ class Opened:
         """
         ledger = self.ledger
         refuse_if_taken(ledger, committed)
-        _refuse_moved_offset(ledger.partition, ledger.committed, committed)
+        if committed is not None or ledger.stored or not ledger.range.never_read:
+            _refuse_moved_offset(ledger.partition, ledger.committed, committed)
         ledger.position = _first_position(ledger.range, committed, stored=ledger.stored)
         ledger.progress = ledger.progress.resolved(ledger.position)
         self.writer.settle(committed)
@@ -317,7 +322,8 @@ class Ended(WithoutWriter):
             return
         writer.settle(committed)
         reason = ": ".join(each for each in (self._error, self._cure) if each)
-        metadata = replace(OffsetMetadata.parse(str(self.ledger.metadata)), blocked=reason, tripped=self._tripped)
+        before = OffsetMetadata.parse(str(self.ledger.metadata))
+        metadata = replace(before, blocked=reason, tripped=self._tripped, cut=self._cut)
         writer.commit(committed.offset, str(metadata))
 
     def _committed(self, offsets: OffsetStore) -> CommittedOffset | None:

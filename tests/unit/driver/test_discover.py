@@ -657,6 +657,44 @@ def test_an_offset_that_was_seen_is_remembered(seen_by: str, metadata: str, topi
     assert {A: error} == {partition: type(each) for partition, each in discovery.discover().blocked.items()}
 
 
+def test_an_offset_that_was_never_read_has_not_vanished() -> None:
+    """
+    A task has reported the group's first offset, whose transaction hangs. The task goes on there, whether it is pending
+    or Kafka has lost it. Once it was read, it can vanish.
+    """
+    kafka = DriverKafka(p0=(0, 10))
+    discovery = Discovery(config(), kafka.clients)
+    discovery.discover()
+    discovery.reported([Receipt(A, 0, 4, records=4, out=4, outcome=Outcome.DONE, metadata=OURS)])
+
+    for _ in range(2):
+        found = discovery.discover()
+        (planned,) = found.ranges.values()
+
+        assert not found.blocked
+        assert (4, 4, True) == (planned.committed, planned.start, planned.never_read)
+        assert [planned] == [replace(each, end=None) for each in found.within({A: 4})]
+    kafka.committed[A] = CommittedOffset(4, OURS)
+
+    assert not discovery.discover().ranges[A].never_read
+    del kafka.committed[A]
+    discovery.reported([Receipt(A, 0, 4, records=4, out=4, outcome=Outcome.DONE, metadata=OURS)])
+
+    assert isinstance(discovery.discover().blocked[A], OffsetVanished)
+
+
+@pytest.mark.parametrize(("topic_id", "error"), [("id-2", TopicRecreated), ("", OffsetVanished)])
+def test_an_offset_that_was_never_read_may_be_of_another_topic(topic_id: str, error: type) -> None:
+    """The topic was recreated since; without ids, that is unknown."""
+    kafka = DriverKafka(p0=(0, 10))
+    kafka.topic_id = topic_id
+    discovery = Discovery(config(), kafka.clients)
+    ours = str(OffsetMetadata("id-1" if topic_id else "", 0, Counts(4, 4)))
+    discovery.reported([Receipt(A, 0, 4, records=4, out=4, outcome=Outcome.DONE, metadata=ours)])
+
+    assert {A: error} == {partition: type(each) for partition, each in discovery.discover().blocked.items()}
+
+
 class Copies(NoOffsets):
     """The group's offsets on the source's cluster."""
 

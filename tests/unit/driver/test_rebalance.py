@@ -14,6 +14,7 @@ from app.driver.starting_offsets import PartitionOffsets
 from app.driver.workload import SourceOffsets, Workload
 from app.errors import NoStartingOffset, Undeliverable
 from app.model import CommittedOffset, OffsetRange, Partition, Watermarks
+from app.offsets.metadata import OffsetMetadata
 from app.runtime import Timings
 
 TIMINGS = Timings()
@@ -87,6 +88,30 @@ def test_a_control_lane_puts_its_offset_back_before_it_is_fenced(lost: int | Non
     assert "raw-3: the group's offset" in round_.needs_rebalance(
         SourceOffsets(everything | {A: at(500), B: at(500)}), 2, 12
     )
+
+
+@pytest.mark.parametrize("lost", [None, 99])
+def test_a_control_lane_that_does_not_put_its_offset_back_has_ended(lost: int | None) -> None:
+    """The offset moved before the lane opened. The others have nothing to do, so no lag shows it."""
+    idle = everywhere(at(100, stable=100))
+    round_ = balance(idle)
+    found = SourceOffsets(idle | {A: at(lost, stable=100)})
+
+    assert not round_.needs_rebalance(found, 2, START_SECONDS)
+    assert "raw-0: nothing has been committed for 60 s; see the executor's log" == round_.needs_rebalance(found, 2, 60)
+
+
+@pytest.mark.parametrize("before", [None, 100])
+def test_a_truncation_that_only_a_task_has_found_is_noticed(before: int | None) -> None:
+    """The log has grown to the committed offset again, so nothing seems to wait. What it means is decided once."""
+    round_ = balance(everywhere(at(before, stable=100)))
+    told = replace(
+        at(100, stable=100), committed=CommittedOffset(100, str(OffsetMetadata("id", blocked="cut", cut=90)))
+    )
+    found = SourceOffsets(everywhere(at(100, stable=100)) | {B: told})
+
+    assert "raw-1: a task has found that its log was truncated" == round_.needs_rebalance(found, 2, 10)
+    assert not round_.needs_rebalance(found, 2, 20)
 
 
 def test_a_lane_that_has_read_ahead_of_retention_is_left_alone() -> None:

@@ -376,6 +376,7 @@ class TestStart:
             (at(12, committed=7), 7, 12),  # out.of.range skips what was deleted
             (at(12, committed=7), 9, 9),  # but not if the offset has moved since
             (at(3, committed=7), 7, 3),  # out.of.range goes back
+            (replace(at(7, committed=7), never_read=True), None, 7),  # Kafka has lost it
         ],
     )
     def test_a_lane_starts_where_it_was_planned_unless_its_offset_has_moved(

@@ -497,6 +497,22 @@ class TestOutcomes:
         assert expected() == kafka.sink[B]
         assert Outcome.DONE is first.outcome
 
+    @pytest.mark.parametrize(("pending", "begins"), [(None, 3), (CommittedOffset(4), 4)])
+    def test_the_groups_first_offset_may_be_pending(self, pending: CommittedOffset | None, begins: int) -> None:
+        """Only a receipt told it. The task goes on there, unless the transaction that hangs was committed."""
+        kafka = FakeKafka({A: source()})
+        kafka.pending[A] = pending
+        task_config, clock = make_task_config(), FakeClock()
+        planned = OffsetRange(A, committed=3, start=3, never_read=True)
+        clients = FakeClients(kafka, task_config, clock)
+
+        task.run(
+            make_assignment(task_config, planned), clients, make_parser(task_config), seconds=8, runtime=clock.runtime
+        )
+
+        assert 3 == kafka.ended_from[A]
+        assert expected()[begins:] == kafka.sink[A]
+
     def test_the_starting_offset_is_stored_at_once(self) -> None:
         """So `latest` means the same after a crash."""
         kafka = FakeKafka({A: source()})
@@ -788,12 +804,12 @@ class TestTruncation:
         (receipt,) = run(kafka, guarantee)
         told = OffsetMetadata.parse(kafka.committed[A].metadata)
 
-        assert (Outcome.BLOCKED, 7, 12) == (receipt.outcome, receipt.cut, receipt.end)
+        assert (Outcome.BLOCKED, 7, 7, 12) == (receipt.outcome, receipt.cut, told.cut, receipt.end)
         assert "the partition was truncated to 7" in receipt.error
         assert "offsets 7 to 11" in receipt.error
         assert "out.of.range" in receipt.cure
         assert f"{receipt.error}: {receipt.cure}" == told.blocked
-        assert replace(OffsetMetadata.parse(before.metadata), report=None) == replace(told, blocked="")
+        assert replace(OffsetMetadata.parse(before.metadata), report=None) == replace(told, blocked="", cut=None)
         assert (12, expected()) == (kafka.committed[A].offset, kafka.sink[A])
 
     def test_a_new_leader_that_has_everything_blocks_nothing(self, guarantee: Guarantee) -> None:

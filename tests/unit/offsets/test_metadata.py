@@ -32,10 +32,13 @@ LAST_READ = st.none() | st.builds(LastRead, NUMBERS, NUMBERS)
     st.builds(OffsetMetadata, st.from_regex(r"[\w-]{0,22}", fullmatch=True), NUMBERS, COUNTS, LAST_READ, OWNER),
     BLOCKED,
     st.booleans(),
+    st.none() | NUMBERS,
 )
-def test_metadata_is_read_as_it_was_written(metadata: OffsetMetadata, blocked: str, tripped: bool) -> None:
+def test_metadata_is_read_as_it_was_written(
+    metadata: OffsetMetadata, blocked: str, tripped: bool, cut: int | None
+) -> None:
     """The driver reads what a task commits, whatever the names of a parser's reasons."""
-    metadata = replace(metadata, blocked=blocked, tripped=tripped)
+    metadata = replace(metadata, blocked=blocked, tripped=tripped, cut=cut)
 
     assert metadata == OffsetMetadata.parse(str(metadata))
 
