@@ -113,13 +113,13 @@ def cut_of(at: PartitionOffsets, remembered: int | None) -> int | None:
     """
     Return the lowest end seen below the committed offset of a truncated partition; None if there was none.
 
-    A truncated partition grows again. Once it has passed the committed offset, only the driver's memory shows the cut;
-    a task detects it by the leader epoch stored with the offset (`app.executor.lane`).
+    A truncated partition grows again. Once it has passed the committed offset, only the driver's memory shows the cut.
+    A task detects it by the leader epoch stored with the offset (`app.executor.lane`), and stores it for any driver.
     """
     if at.committed is None:
         return None
     end = at.watermarks.high_watermark
-    ends = (end if end < at.committed.offset else None, remembered)
+    ends = (end if end < at.committed.offset else None, remembered, OffsetMetadata.parse(at.committed.metadata).cut)
     return min((each for each in ends if each is not None), default=None)
 
 

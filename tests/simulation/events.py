@@ -359,8 +359,6 @@ def _truncation(sim: Any, event: Event) -> None:
         sim.judge.cut(log)
         log.cut(max(log.start, log.end - 1 - event.which))
         sim.ends[log.partition] = min(log.end, sim.ends.get(log.partition, log.end))
-        if len(sim.alive) > 1:  # the one that sees the cut may not be the one that goes on
-            sim.judge.memory_is_lost(log.partition)
 
 
 def _pause(sim: Any, event: Event) -> None:

@@ -117,6 +117,7 @@ def test_an_offset_above_the_end_is_a_cut() -> None:
     [
         (offsets(150), 120),
         (offsets(150, str(OffsetMetadata("id-1", 3))), 120),
+        (offsets(150, str(OffsetMetadata("id-1", 3, cut=120))), None),  # a task of another driver has found it
     ],
 )
 def test_a_cut_partition_that_has_grown_again_stays_blocked(at: PartitionOffsets, cut: int | None) -> None:
