@@ -14,6 +14,7 @@ import os
 import pty
 import re
 import select
+import shlex
 import socket
 import struct
 import subprocess
@@ -40,8 +41,13 @@ TOPICS = {"raw-logs": PARTITIONS, "clean-logs": PARTITIONS, "raw-logs.dlq": 2, "
 FILTERS = [{"name": "images", "drop": {"field": "url", "matches": r"\.(gif|jpg|png)"}, "limit": 0.9}]
 QUIT_AFTER = {"winnow top": 11.0}
 """When to press `q`, in seconds: once there is something to see."""
+SAYING = ("winnow init", "winnow parse -c")
+"""The commands whose messages belong to what a person sees."""
 COMMANDS: Mapping[str, str] = {
     "winnow --help": "The commands, by what you want to do.",
+    "winnow init --sample nginx.log --topic web-logs -o web.yaml": "A configuration for a file of your own logs.",
+    "winnow parse -c web.yaml nginx.log": "What becomes of its lines? The table counts the rejects.",
+    "winnow parsers idc-access-log": "What can a parser be told?",
     "winnow check --connect": "Could the service start?",
     "winnow doctor": "What is wrong?",
     "winnow lag": "Does the service keep up?",
@@ -56,11 +62,25 @@ COMMANDS: Mapping[str, str] = {
     "winnow replay --last 1h --into trial": "The last hour once more, into another topic.",
     "winnow offsets show": "Where is the group, and who has committed that?",
     "winnow offsets reset --shift-by -1000 --dry-run": "Where would it go?",
+    "winnow offsets migrate --from kafka --to '{name: files, url: \"file:///srv/offsets\"}' --dry-run": (
+        "What would another store get?"
+    ),
     "winnow transactions ls": "What is open in the sink?",
+    "winnow transactions abort --dry-run": "What would be aborted, if no service worked?",
     "winnow pause": "Stop the flow, and wait until it stands.",
     "winnow resume": "And let it flow again.",
 }
 """What is typed, and what for."""
+NOT_CAPTURED = {
+    "winnow config": "docs/configuration.md shows it, and a test runs it",
+    "winnow demo": "it draws over what it drew; README.md has what stays",
+    "winnow run": "its screen is the status page, whose pictures docs/observability.md has",
+    "winnow offsets history": "it needs HBase",
+}
+STORE = "/srv/offsets"
+SAMPLE = "".join(
+    f'203.0.113.{n} - - [24/Nov/2026:06:00:{n:02} +0000] "GET /a HTTP/1.1" 200 612 "-" "curl/8"\n' for n in range(1, 4)
+)
 HEAD = f"""\
 # Screens
 
@@ -71,19 +91,21 @@ CONTROL = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 HOME, LEAVE = "\x1b[H", "\x1b[?1049l"
 
 
-def captured(command: Sequence[str], folder: Path, *, quit_after: float | None = None) -> str:
+def captured(
+    command: Sequence[str], folder: Path, *, quit_after: float | None = None, with_messages: bool = False
+) -> str:
     """Run a command in a terminal, and return what it shows at its end; of a screen, what it shows when `q` is pressed."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))
     environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
-    # stderr is no terminal: a progress bar leaves nothing behind that could be shown here.
+    # Without its messages, stderr is no terminal: a progress bar leaves nothing behind that could be shown here.
     with subprocess.Popen(
         command,
         cwd=folder,
         env={**environment, "TERM": "xterm", "PYTHONPATH": str(ROOT), "NO_COLOR": "1"},
         stdin=theirs,
         stdout=theirs,
-        stderr=subprocess.DEVNULL,
+        stderr=theirs if with_messages else subprocess.DEVNULL,
         start_new_session=True,
     ):
         os.close(theirs)
@@ -124,6 +146,8 @@ def working(folder: Path) -> Iterator[dict[str, str]]:
             broker.bootstrap, group="idc-cleansing", sources=[source], sink=sink, dead=dead, http=http, filter=FILTERS
         )
         (folder / "winnow.yaml").write_text(json.dumps(config))
+        (folder / STORE.strip("/")).mkdir(parents=True)
+        (folder / "nginx.log").write_text(f"{SAMPLE}rubbish\n")
         now = round(time.time() * 1000)
         lines.load(broker.bootstrap, source, Recipe(PARTITIONS, 20_000, bad=0.02, first_timestamp=now - 60_000))
         load = threading.Thread(target=feed.to_kafka, args=(broker.bootstrap, source, RATE, LOAD_SECONDS), daemon=True)
@@ -134,6 +158,7 @@ def working(folder: Path) -> Iterator[dict[str, str]]:
             yield {
                 broker.bootstrap: "localhost:9092",
                 f"127.0.0.1:{port}": "127.0.0.1:8090",
+                f"{folder}{STORE}": STORE,
                 f"{folder}/": "",
                 socket.gethostname(): "vm",
             }
@@ -153,9 +178,14 @@ def screens(folder: Path, places: Mapping[str, str]) -> Iterator[str]:
     letter = json.loads(listed.stdout)["dead_letters"][-1]
     for command, purpose in COMMANDS.items():
         typed = command.replace("PLACE", f"{letter['partition']}@{letter['offset']}")
-        shown = captured([*winnow, *typed.split()[1:]], folder, quit_after=QUIT_AFTER.get(command))
+        shown = captured(
+            [*winnow, *shlex.split(typed.replace(STORE, f"{folder}{STORE}"))[1:]],
+            folder,
+            quit_after=QUIT_AFTER.get(command),
+            with_messages=command.startswith(SAYING),
+        )
         for place, name in places.items():
-            shown = re.sub(rf"\b{re.escape(place)}", name, shown)
+            shown = re.sub(rf"(?<!\w){re.escape(place)}", name, shown)
         print(f"$ {typed}\n{shown}\n")
         yield f"## `{command}`\n\n{purpose}\n\n```text\n$ {typed}\n{shown}\n```\n"
 

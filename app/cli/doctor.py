@@ -73,7 +73,8 @@ def _instruments(loaded: Loaded) -> Instruments:
 def _lines(report: Examination) -> list[str]:
     """Return a line for each finding, its cure below it, and a line for each part."""
     found = [line for each in report.findings for line in _finding(each)]
-    counts = f"{len(report.findings)} findings" if report.findings else "nothing is wrong"
+    total = len(report.findings)
+    counts = f"{total} finding{'s' * (total > 1)}" if total else "nothing is wrong"
     return [*found, *map(_part, report.parts), f"group {report.group}: {counts}"]
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from textwrap import indent
+from textwrap import TextWrapper, indent
 
 import click
 
 from app.cli.options import reports_errors
-from app.cli.tables import as_json
+from app.cli.tables import as_json, width
 from app.errors import built
 from app.operate.catalogue import ParserEntry, catalogue
 
@@ -24,18 +24,21 @@ def parsers(name: str | None, as_json: bool) -> int:  # noqa: FBT001  # click's 
     if as_json:
         click.echo(json.dumps({"version": 1, "parsers": [each.as_json() for each in found]}, ensure_ascii=False))
     else:
-        click.echo("\n\n".join("\n".join(_lines(each)) for each in found))
+        click.echo("\n\n".join("\n".join(_lines(each, width())) for each in found))
     return 0
 
 
-def _lines(entry: ParserEntry) -> Iterator[str]:
+def _lines(entry: ParserEntry, width: int) -> Iterator[str]:
+    prose = TextWrapper(
+        width, subsequent_indent="      ", break_long_words=False, break_on_hyphens=False, replace_whitespace=False
+    )
     if (described := entry.description) is None:
-        yield f"{entry.name}: {entry.problem}"
+        yield prose.fill(f"{entry.name}: {entry.problem}")
         return
-    yield f"{entry.name}: {described.summary}"
+    yield prose.fill(f"{entry.name}: {described.summary}")
     for option in described.options:
         default = "required" if option.default is None else option.default
-        yield f"  {option.name} ({default}): {option.meaning}"
+        yield prose.fill(f"  {option.name} ({default}): {option.meaning}")
     if described.example:
         yield "  parser:"
         yield indent(described.example, "    ")

@@ -106,6 +106,11 @@ def progress(doing: str, total: int, unit: str = "offsets") -> Iterator[Callable
         yield step(doing, total)
 
 
+def width() -> int:
+    """Return how many columns a line may have: those of the terminal, or as good as any number."""
+    return _console().width
+
+
 def _console() -> Console:
     console = Console(highlight=False)
     return console if console.is_terminal else Console(highlight=False, width=UNLIMITED)

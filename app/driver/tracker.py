@@ -207,10 +207,12 @@ class StatusTracker(ServiceTracker):
         state, problem = self._left_as(receipt)
         after = self._in_state(before, state)
         known = before.problem if receipt.partition in self.undeliverable else None
+        # In an outage a task reports late what it has committed, as a rule before the outage.
+        outage = self.snapshot.outage
         return replace(
             after,
             committed=receipt.end,
-            moved=before.moved_at(receipt.end, self._now()),
+            moved=before.moved_at(receipt.end, outage.since if outage else self._now()),
             counts=before.counts + self._newly_counted(receipt.partition, receipt.metadata),
             problem=problem or known,
             recovered=receipt.error if receipt.error and problem is None else before.recovered,

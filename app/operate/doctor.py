@@ -220,7 +220,7 @@ class Doctor:
         found = open_transactions(self._config, self._with.open_transactions)
         self._perhaps_open = bool(found)
         _say(say, symptoms.of_transactions(found, self._config.transaction_timeout, time.time()))
-        return f"{len(found)} are open"
+        return f"{len(found)} open"
 
     def _flow(self, say: Say) -> str:
         before, outputs = offsets_of(self._config, self._clients), self._outputs()

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
-from tests.captures import COLUMNS, COMMANDS, HEAD, LINES, captured
+from tests.captures import COLUMNS, COMMANDS, HEAD, LINES, NOT_CAPTURED, captured
 from tests.fakes.views import views
 from tests.support.docs import ROOT, fenced
+from tests.unit.cli.test_help import LEAVES
 
 TEXT = (ROOT / "docs/screens.md").read_text()
 SHOWN = dict(zip(COMMANDS, fenced(TEXT, "text"), strict=True))
@@ -22,6 +23,14 @@ def test_the_page_is_of_this_script() -> None:
     assert TEXT.startswith(HEAD)
     assert list(COMMANDS) == re.findall(r"^## `(.*)`$", TEXT, re.MULTILINE)
     assert not re.search(r"/tmp/|127\.0\.0\.1:(?!8090)\d+", TEXT)
+
+
+def test_each_command_is_shown() -> None:
+    """But those that a script cannot show, and why."""
+    shown = {name for name in LEAVES if any(f"{command} ".startswith(f"{name} ") for command in COMMANDS)}
+
+    assert LEAVES.keys() == shown | NOT_CAPTURED.keys()
+    assert not shown & NOT_CAPTURED.keys()
 
 
 @pytest.mark.parametrize(("name", "view"), [(name, view) for name, view in views(1).items() if " --" not in name])
@@ -57,3 +66,10 @@ def test_the_tables_have_their_columns(name: str, view: object) -> None:
 def test_a_capture(program: str, quit_after: float | None, shown: str, tmp_path: Path) -> None:
     """As a person sees it: of a screen, the last frame before `q`."""
     assert shown == captured([sys.executable, "-c", program], tmp_path, quit_after=quit_after)
+
+
+def test_a_capture_with_messages(tmp_path: Path) -> None:
+    """A command that says what it found on stderr shows nothing without it."""
+    program = "import sys; print('said', file=sys.stderr, flush=True); print(sys.stderr.isatty())"
+
+    assert "said\nTrue" == captured([sys.executable, "-c", program], tmp_path, with_messages=True)

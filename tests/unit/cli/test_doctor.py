@@ -73,7 +73,7 @@ def test_the_archive_is_written_too(tmp_path: Path) -> None:
 
     done = doctor(tmp_path, "--bundle", str(bundle))
 
-    assert (0, "group idc-cleansing: 1 findings") == (done.exit_code, done.stdout.splitlines()[-1])
+    assert (0, "group idc-cleansing: 1 finding") == (done.exit_code, done.stdout.splitlines()[-1])
     assert f"{bundle} holds the report; look at it before you send it\n" == done.stderr
     with tarfile.open(bundle) as archive:
         versions = archive.extractfile("winnow-doctor/versions.json")

@@ -67,6 +67,18 @@ def test_a_person_reads_the_list() -> None:
     assert "delimited" == yaml.safe_load("\n".join(shown[shown.index("  parser:") :]))["parser"]["name"]
 
 
+def test_a_terminal_gets_whole_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is prose is wrapped below its option; an example keeps its lines."""
+    monkeypatch.setenv("FORCE_COLOR", "1")  # Rich then takes the output for a terminal
+    monkeypatch.setenv("COLUMNS", "80")
+
+    shown = parsers("regex").splitlines()
+
+    assert max(map(len, shown)) <= 80
+    assert "      `haproxy-http`, `syslog-rfc3164` or `syslog-rfc5424`." in shown
+    assert "    checks: {remote_addr: ip, status: integer}" in shown
+
+
 def test_the_parsers_of_other_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They need nothing but a docstring; one that cannot be imported hides no other."""
     install(tmp_path, "somebodys_parser", PACKAGE, ENTRY_POINTS)

@@ -533,7 +533,7 @@ def test_the_window_has_each_look(harness: TrackerHarness) -> None:
 
 
 def test_the_last_commit_is_when_the_offset_moved(harness: TrackerHarness) -> None:
-    """The first look shows no movement, and there is none in an outage; a receipt shows one, too."""
+    """The first look shows no movement. A receipt shows one, too; in an outage, one from when it began."""
 
     def moved() -> float | None:
         harness.now += 10
@@ -545,10 +545,13 @@ def test_the_last_commit_is_when_the_offset_moved(harness: TrackerHarness) -> No
     seen += [moved(), moved()]
     harness.tracker.refreshed(SourceOffsets({A: at(A, 60)}))
     seen.append(moved())
-    harness.tracker.kafka_is_away(Unreachable("connection refused"))
     harness.tracker.round_ended([receipt(A, 60, 70, Counts(10, 10))], 1.0)
+    seen.append(moved())
+    harness.tracker.kafka_is_away(Unreachable("connection refused"))
+    harness.now += 20
+    harness.tracker.round_ended([receipt(A, 70, 80, Counts(10, 10))], 1.0)
 
-    assert [None, 1_010, 1_010, 1_010, 1_040] == [*seen, moved()]
+    assert [None, 1_010, 1_010, 1_010, 1_040, 1_050] == [*seen, moved()]
     assert 1_030 == harness.snapshot.looked
 
 

@@ -52,7 +52,7 @@ def test_a_healthy_service() -> None:
         "configuration": "0 samples",
         "preflight": "3 checks are ok",
         "status": "the address of the service is not known: see --status",
-        "transactions": "0 are open",
+        "transactions": "0 open",
         "flow": "watched for 3 s",
         "audit": "9 of the newest records",
     } == notes(report)
@@ -136,7 +136,7 @@ def test_a_store_that_is_down() -> None:
     assert 3 == report.code
     assert ("refuses", "Kafka", "redis does not answer") == found(report)[0]
     assert ("unknown", "lag, flow, audit", "redis does not answer") in found(report)
-    assert "1 are open" == notes(report)["transactions"]
+    assert "1 open" == notes(report)["transactions"]
     assert ["wrong"] == [each.severity for each in report.findings if "raw-0" in each.where]
 
 
