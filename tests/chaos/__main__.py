@@ -101,12 +101,13 @@ def run(
 @click.option("--hours", default=3.0, show_default=True, help="How long faults are injected.")
 @click.option("--seed", default=1, show_default=True, help="Decides the order and the targets of the faults.")
 @click.option("--rate", default=500, show_default=True, help="Lines written per second.")
+@click.option("--take-over-every", default=15.0, show_default=True, help="Minutes; 0: one driver for the whole run.")
 @click.option("--folder", type=click.Path(path_type=Path), help="As for `run`.")
-def soak(*, hours: float, seed: int, rate: int, folder: Path | None) -> None:
+def soak(*, hours: float, seed: int, rate: int, take_over_every: float, folder: Path | None) -> None:
     """Run for hours with a fault every few minutes, and a take-over each quarter of an hour; tell what grows."""
     folder = folder or Path(tempfile.mkdtemp(prefix="winnow-soak-"))
     console.print(f"seed {seed}; history, pictures and logs are in {folder}")
-    plan = Plan(seed, hours * 3600, Size(workers=0), per_second=rate, pause=RARE, take_over_every=900.0)
+    plan = Plan(seed, hours * 3600, Size(workers=0), per_second=rate, pause=RARE, take_over_every=60 * take_over_every)
     sys.exit(_judge(run_plan(plan, folder)))
 
 

@@ -77,12 +77,12 @@ def _faults(history: History) -> Table:
 
 
 def _resources(history: History) -> Table:
-    """Return what processes that lived for ten minutes took; a slope beyond its noise is a leak."""
-    columns = "process", "measure", "mean", "per hour", "noise (±)", "lives"
+    """Return what the processes took during the run, in stretches of five minutes."""
+    columns = "process", "measure", "mean", "per hour", "noise (±)", "stretches"
     table = Table(*columns, title="Resources", title_justify="left")
     for each in slopes(history.samples):
         grown = f"{each.per_hour:+,.2f}" + (" grows" if each.grows else "")
-        table.add_row(each.kind, each.measure, f"{each.mean:,.1f}", grown, f"{each.noise:,.2f}", str(each.lives))
+        table.add_row(each.kind, each.measure, f"{each.mean:,.1f}", grown, f"{each.noise:,.2f}", str(each.stretches))
     return table
 
 

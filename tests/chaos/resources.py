@@ -1,8 +1,7 @@
 """
 What the service takes over hours: memory, threads, open files, the heap of its JVM, lines of its log.
 
-`Sampler` records it, `slopes` tells what grows. A take-over or a kill begins anew, so a slope is that of processes of one
-kind, each measured from its own start: what leaks grows within every life.
+`Sampler` records it, `slopes` tells what grows. A take-over begins anew: what leaks in a driver shows without take-overs.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ Points = NDArray[np.float64]
 SAMPLE_SECONDS = 10.0
 WARM_UP_SECONDS = 300.0
 """A process still fills its caches, and a JVM compiles."""
-SHORTEST_LIFE_SECONDS = 300.0
-"""After the warm-up; a shorter one says nothing."""
+STRETCH_SECONDS = 300.0
+FEWEST_STRETCHES = 6
 LEAST_GROWTH = 0.05
 """The share of its mean by which something must grow in an hour before it counts."""
 MEASURES = ("MiB", "threads", "files", "heap MiB", "log lines")
@@ -78,15 +77,15 @@ class Sampler(Background):
 
 class Slope(NamedTuple):
     """
-    How a measure of processes of one kind changes with their age.
+    How a measure of the processes of one kind changes during a run.
 
     Args:
         kind: of the processes.
         measure: what was measured.
-        mean: of all samples after the warm-up.
+        mean: of all stretches.
         per_hour: the slope.
         noise: twice its standard error.
-        lives: how many processes it is from.
+        stretches: of how many it is.
     """
 
     kind: str
@@ -94,44 +93,36 @@ class Slope(NamedTuple):
     mean: float
     per_hour: float
     noise: float
-    lives: int
+    stretches: int
 
     @property
     def grows(self) -> bool:
-        """Whether it rises beyond the noise. Log lines always rise."""
-        return self.measure != "log lines" and self.per_hour - self.noise > LEAST_GROWTH * self.mean
+        """Whether it rises beyond the noise, in a run that is long enough to say so. Log lines always rise."""
+        beyond = self.per_hour - self.noise > LEAST_GROWTH * self.mean
+        return beyond and self.measure != "log lines" and self.stretches >= FEWEST_STRETCHES
 
 
 def slopes(samples: Iterable[Sample]) -> Iterator[Slope]:
-    """Yield the slope of each measure of each kind of process that lived long enough."""
-    lives: dict[tuple[str, str], dict[int, list[tuple[float, float]]]] = defaultdict(lambda: defaultdict(list))
+    """Yield the slope of each measure of each kind of process."""
+    began: dict[int, float] = {}
+    stretches: dict[tuple[str, str], dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     for sample in samples:
-        for measure, figure in sample.figures.items():
-            lives[sample.kind, measure][sample.pid].append((sample.at, figure))
-    for (kind, measure), of_pid in sorted(lives.items(), key=lambda each: (each[0][0], MEASURES.index(each[0][1]))):
-        grown = [points for rows in of_pid.values() if len(points := _after_warm_up(rows)) > 2]
-        if grown:
-            yield _slope(kind, measure, grown)
+        if sample.at >= began.setdefault(sample.pid, sample.at) + WARM_UP_SECONDS:
+            for measure, figure in sample.figures.items():
+                stretches[sample.kind, measure][int(sample.at // STRETCH_SECONDS)].append(figure)
+    for (kind, measure), figures in sorted(
+        stretches.items(), key=lambda each: (each[0][0], MEASURES.index(each[0][1]))
+    ):
+        if len(figures) > 2:
+            hours = np.array(list(figures)) * STRETCH_SECONDS / 3600
+            yield _slope(kind, measure, hours, np.array([float(np.mean(each)) for each in figures.values()]))
 
 
-def _after_warm_up(rows: list[tuple[float, float]]) -> Points:
-    """Return hours and figures of a life, without its warm-up; nothing if it was too short."""
-    points: Points = np.array(rows)
-    points = points[points[:, 0] >= points[0, 0] + WARM_UP_SECONDS]
-    if not len(points) or np.ptp(points[:, 0]) < SHORTEST_LIFE_SECONDS:
-        return np.empty((0, 2))
-    points[:, 0] /= 3600.0
-    return points
-
-
-def _slope(kind: str, measure: str, lives: list[Points]) -> Slope:
-    """Fit one slope to all lives, each with a level of its own (least squares)."""
-    centred = np.concatenate([points - points.mean(axis=0) for points in lives])
-    hours, figures = centred.T
-    spread = float(hours @ hours)
-    per_hour = float(hours @ figures) / spread
-    freedom = max(1, len(hours) - len(lives) - 1)
-    left = figures - per_hour * hours
-    error = float(np.sqrt(left @ left / freedom / spread))
-    mean = float(np.concatenate([points[:, 1] for points in lives]).mean())
-    return Slope(kind, measure, mean, per_hour, 2 * error, len(lives))
+def _slope(kind: str, measure: str, hours: Points, means: Points) -> Slope:
+    """Fit a line by least squares. Neighbouring samples are alike, the means of stretches much less."""
+    x, y = hours - hours.mean(), means - means.mean()
+    spread = float(x @ x)
+    per_hour = float(x @ y) / spread
+    left = y - per_hour * x
+    error = float(np.sqrt(left @ left / (len(x) - 2) / spread))
+    return Slope(kind, measure, float(means.mean()), per_hour, 2 * error, len(x))

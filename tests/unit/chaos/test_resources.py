@@ -1,4 +1,4 @@
-"""What grows during a soak is told apart from noise, and from what a restart begins anew."""
+"""What grows during a soak is told apart from noise, and from what a process takes until it is warm."""
 
 from __future__ import annotations
 
@@ -10,52 +10,43 @@ import pytest
 from tests.chaos.grouped import Sample
 from tests.chaos.resources import SAMPLE_SECONDS, slopes
 
-LIFE_SECONDS = 900
+HOUR = 3600
 
 
-def lives(level: Callable[[float, random.Random], float], count: int = 12, seconds: int = LIFE_SECONDS) -> list[Sample]:
-    """Return samples of as many processes, one after the other; `level` is of the hours since the start of each."""
-    return list(_lives(level, count, seconds))
-
-
-def _lives(level: Callable[[float, random.Random], float], count: int, seconds: int) -> Iterator[Sample]:
+def samples(level: Callable[[float, random.Random], float], seconds: int, life: int) -> Iterator[Sample]:
+    """Yield samples of processes that follow one another; `level` is of the hours since the start of the run."""
     rng = random.Random(1)
-    for pid in range(count):
-        for at in range(0, seconds, int(SAMPLE_SECONDS)):
-            yield Sample(pid * seconds + at, "driver", pid, {"MiB": level(at / 3600, rng)})
+    for at in range(0, seconds, int(SAMPLE_SECONDS)):
+        yield Sample(at, "driver", at // life, {"MiB": level(at / HOUR, rng), "log lines": at})
 
 
-def grows(level: Callable[[float, random.Random], float]) -> bool:
-    (slope,) = slopes(lives(level))
-    return slope.grows
+def grows(level: Callable[[float, random.Random], float], seconds: int = 3 * HOUR, life: int = 3 * HOUR) -> bool:
+    memory, log = slopes(samples(level, seconds, life))
+    assert not log.grows
+    return memory.grows
 
 
+@pytest.mark.parametrize("life", [HOUR // 4, 3 * HOUR])
 @pytest.mark.parametrize(
     ("level", "leaks"),
     [
         (lambda _, __: 300.0, False),
-        (lambda _, rng: 300.0 + rng.gauss(0, 20), False),
-        (lambda hours, rng: 300.0 + 60 * hours + rng.gauss(0, 5), True),
-        (lambda hours, rng: 300.0 + 5 * hours + rng.gauss(0, 0.1), False),  # 2 % in an hour
-        (lambda hours, _: 300.0 * min(1.0, 0.5 + 10 * hours), False),  # its caches are full after three minutes
+        (lambda _, rng: 300.0 + rng.gauss(0, 50), False),
+        (lambda hours, rng: 300.0 + 60 * hours + rng.gauss(0, 50), True),
+        (lambda hours, _: 300.0 + 5 * hours, False),  # 2 % in an hour
     ],
-    ids=["constant", "noise", "leak", "hardly", "warm-up"],
+    ids=["constant", "noise", "leak", "hardly"],
 )
-def test_a_leak_is_told_from_noise(level: Callable[[float, random.Random], float], *, leaks: bool) -> None:
-    """Each life has a level of its own, and does not count before it is warm."""
-    assert leaks is grows(level)
+def test_a_leak_is_told_from_noise(level: Callable[[float, random.Random], float], life: int, *, leaks: bool) -> None:
+    """Whether there is one process, or a later one each quarter of an hour."""
+    assert leaks is grows(level, life=life)
 
 
-def test_levels_of_lives_do_not_make_a_slope() -> None:
-    """A later process that starts higher does not leak."""
-    higher = [sample._replace(figures={"MiB": 300.0 + sample.pid}) for sample in lives(lambda *_: 0.0)]
-
-    (slope,) = slopes(higher)
-
-    assert 0 == slope.per_hour
-    assert 12 == slope.lives
+def test_a_warm_up_is_no_leak() -> None:
+    """Every process fills its caches in its first minutes."""
+    assert not grows(lambda hours, _: 300.0 * min(1.0, 0.5 + (hours % 0.25) * 6), life=HOUR // 4)
 
 
-def test_a_short_life_tells_nothing() -> None:
-    """Less than ten minutes are mostly warm-up."""
-    assert [] == list(slopes(lives(lambda *_: 1.0, seconds=500)))
+def test_a_short_run_tells_nothing() -> None:
+    """Half an hour without the warm-up is the least."""
+    assert not grows(lambda hours, _: 300.0 + 600 * hours, seconds=HOUR // 2)

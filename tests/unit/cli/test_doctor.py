@@ -87,5 +87,5 @@ def test_an_archive_that_cannot_be_written(tmp_path: Path) -> None:
     done = doctor(tmp_path, "--bundle", str(tmp_path / "no" / "bundle.tar.gz"))
 
     assert 2 == done.exit_code
-    assert "findings" in done.stdout
+    assert "finding" in done.stdout
     assert "configuration: --bundle: " in done.stderr
