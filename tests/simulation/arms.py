@@ -138,6 +138,17 @@ def _cuts_ignored() -> AbstractContextManager[None]:
     return both()
 
 
+def _short_audit() -> AbstractContextManager[None]:
+    """Wrong: an audit does not read the last records of the output."""
+    audit = sys.modules["app.operate.audit"]
+    stable_ends = audit.stable_ends
+
+    def earlier(*args: Any) -> Any:
+        return {each: end._replace(offset=max(0, end.offset - 2)) for each, end in stable_ends(*args).items()}
+
+    return _replaced(audit, "stable_ends", earlier)
+
+
 ARMS: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
     "honest": nullcontext,
     "kept-producer": _kept_producer,
@@ -147,4 +158,5 @@ ARMS: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
     "dead-letters-outside": _dead_letters_outside,
     "rewound-again": _rewound_again,
     "cuts-ignored": _cuts_ignored,
+    "short-audit": _short_audit,
 }

@@ -20,10 +20,11 @@ from app.executor.fates import Fates
 from app.executor.parse import parse
 from app.model import Pause
 from app.offsets.metadata import OffsetMetadata
+from app.operate.audit import Readers, Scope
 from app.operate.dead_letter_replay import Pace, Plan, Session, replaying
 from app.operate.dead_letters import Selection
 from tests.simulation.kafka import Entry, Fate, Log, Stored
-from tests.simulation.lines import LenientParser
+from tests.simulation.lines import LenientParser, TinyParser
 from tests.simulation.network import Fault, Kind
 from tests.simulation.scheduler import Process
 
@@ -88,6 +89,7 @@ class What(StrEnum):
     RESET = "offsets are reset"
     MOVED_BACK = "another program moves an offset back"
     REPLAY = "dead letters are replayed"
+    AUDIT = "the output is audited"
     ADD_SOURCE = "the source gets a partition"
     ADD_SINK = "the sink gets a partition"
     RETENTION = "retention deletes records"
@@ -131,6 +133,7 @@ USUAL: Sequence[tuple[What, int]] = (
     (What.RESET, 3),
     (What.MOVED_BACK, 2),
     (What.REPLAY, 4),
+    (What.AUDIT, 4),
     (What.RETENTION, 3),
     (What.TRUNCATION, 3),
     (What.ADD_SOURCE, 2),
@@ -325,6 +328,23 @@ def _replay_dead_letters(sim: Any, clients: Clients) -> None:
         session.carry_out(Pace(None), lambda _: None)
 
 
+def _audit(sim: Any, _: Event) -> None:
+    sim.operator("audits", partial(_compare, sim))
+
+
+def _compare(sim: Any, clients: Clients) -> None:
+    """Do what `winnow audit` does, and let the judge compare."""
+    seen, again = set(sim.judge.seen), set(sim.judge.again)
+    scope = Scope.of(sim.config, clients, 0, None, None)
+    source, output = (start.records(each, sim.config.group_id) for each in (sim.config.kafka, sim.config.output_kafka))
+    readers = Readers(source, output, clients.topics, clients.destinations)
+    cleanse = Fates(scope.tasks, partial(parse, TinyParser()), clock=lambda: sim.scheduler.now)
+    verdicts = scope.audit(cleanse, readers)
+    complete = not scope.left_out and not any(sum(each.not_judged.values()) for each in verdicts)
+    findings = [each for verdict in verdicts for each in verdict.findings]
+    sim.judge.audited(findings, scope.judged if complete else {}, seen=seen, again=again)
+
+
 def _group_leaderless(sim: Any, event: Event) -> None:
     """Let the partition of the group's offsets lose its leader; markers are skipped."""
     group = sim.sink.groups["g"]
@@ -457,6 +477,7 @@ _HAPPENS: dict[What, Callable[[Any, Event], None]] = {
     What.RESET: _reset,
     What.MOVED_BACK: _moved_back,
     What.REPLAY: _replay,
+    What.AUDIT: _audit,
     What.GROUP_LEADERLESS: _group_leaderless,
     What.SINK_LEADERLESS: _sink_leaderless,
 }

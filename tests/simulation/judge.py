@@ -7,10 +7,12 @@ client can read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from app.model import Partition
+from app.operate.findings import Defect, Finding
+from app.operate.ranges import Range
 from tests.simulation.history import History
 from tests.simulation.kafka import Cluster, Fate, Log
 
@@ -70,6 +72,8 @@ class Judge:
         self._history = history
         self.anomalies: list[Anomaly] = []
         self.seen: dict[Identity, str] = {}
+        self.again: set[Identity] = set()
+        """The records that readers got more than once, whether that is excused or not."""
         self.replayed: dict[Identity, str] = {}
         """Where the line of each replayed dead letter is."""
         self._read: dict[Partition, int] = {}
@@ -173,6 +177,7 @@ class Judge:
         if value is not None and value.startswith(REPLAYED):
             return self._saw_replayed(who, where)
         if who in self.seen:
+            self.again.add(who)
             if who in self.in_gaps:
                 self.doubled_in_gaps.add(who)
             if who in self.may_come_again:
@@ -191,7 +196,44 @@ class Judge:
             self.found("phantom", f"{who.partition}:{who.number} at {where} is replayed, but was no dead letter")
         if who in self.replayed and who not in self.in_gaps:
             self.found("duplicated", f"{who.partition}:{who.number} is replayed at {self.replayed[who]} and {where}")
+        if who in self.replayed:
+            self.again.add(who)
         self.replayed[who] = where
+
+    def audited(
+        self,
+        findings: Iterable[Finding],
+        judged: Mapping[Partition, Range],
+        *,
+        seen: Collection[Identity],
+        again: Collection[Identity],
+    ) -> None:
+        """
+        Compare an audit with what readers got: it must report what is lost and doubled, and nothing else as such.
+
+        Args:
+            judged: what it had to judge completely.
+            seen: the records that readers had got when it began.
+            again: those that they had got more than once.
+        """
+        told: dict[Defect, set[Identity]] = {Defect.LOST: set(), Defect.DOUBLED: set()}
+        for each in findings:
+            if each.origin is not None and each.kind in told and (who := self._at(*each.origin)):
+                told[each.kind].add(who)
+        wrong = (told[Defect.LOST] & set(seen)) | (told[Defect.DOUBLED] - self.again)
+        for partition, found in judged.items():
+            log = self._source.log(partition)
+            for who, offset in self._readable(log):
+                if offset in found:
+                    hidden = who not in self.seen and who not in told[Defect.LOST]
+                    if hidden or (who in again and who not in told[Defect.DOUBLED]):
+                        wrong.add(who)
+        if wrong:
+            self.found("audit-lies", f"{sorted(wrong)}; told {told}")
+
+    def _at(self, partition: Partition, offset: int) -> Identity | None:
+        log = self._source.log(partition)
+        return Identity.of(log[offset].value) if log.start <= offset < log.end else None
 
     # What people and Kafka do on purpose
 

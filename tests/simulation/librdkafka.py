@@ -713,12 +713,14 @@ class FakeAdmin(Client):
             log = self._cluster.log(partition)
             if not log.has_leader:
                 return kafka.NOT_LEADER
+            end = log.stable if stable else log.end
             match type(spec).__name__:
                 case "EarliestSpec":
                     return SimpleNamespace(offset=log.start)
                 case "LatestSpec":
-                    return SimpleNamespace(offset=log.stable if stable else log.end)
-            raise NotImplementedError(spec)
+                    return SimpleNamespace(offset=end)
+            later = (offset for offset in range(log.start, end) if log[offset].timestamp >= spec._value)
+            return SimpleNamespace(offset=next(later, -1))
 
         return {
             at: self._promise("ListOffsets", partial(find, Partition(at.topic, at.partition), spec))
