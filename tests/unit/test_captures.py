@@ -11,8 +11,8 @@ from rich.cells import cell_len
 
 from tests.captures import COLUMNS, COMMANDS, HEAD, LINES, NOT_CAPTURED, captured
 from tests.fakes.views import views
+from tests.support.commands import LEAVES
 from tests.support.docs import ROOT, fenced
-from tests.unit.cli.test_help import LEAVES
 
 TEXT = (ROOT / "docs/screens.md").read_text()
 SHOWN = dict(zip(COMMANDS, fenced(TEXT, "text"), strict=True))

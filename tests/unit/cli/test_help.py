@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
 
-import click
 import pytest
 from click.testing import CliRunner
 
 from app.cli import main
 from app.cli.groups import summary
+from tests.support.commands import LEAVES
 from tests.support.configuration import file_of
 from tests.unit.config.good import GOOD
 
@@ -21,16 +20,6 @@ WITHOUT_KAFKA = {"config": [], "parse": [], "parsers": [], "check": ["--connect"
 """The commands that need no Kafka, and the options of their examples that do."""
 
 
-def leaves(group: click.Group = main, name: str = "winnow") -> Iterator[tuple[str, click.Command]]:
-    """Yield each command that does something, with what is typed for it."""
-    for each, command in group.commands.items():
-        if isinstance(command, click.Group):
-            yield from leaves(command, f"{name} {each}")
-        else:
-            yield f"{name} {each}", command
-
-
-LEAVES = dict(leaves())
 each_command = pytest.mark.parametrize("name", LEAVES)
 
 
