@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from tests.simulation.shares import require_no_anomaly
+from tests.simulation.shares import PATIENT, require_no_anomaly
 
 
+@PATIENT
 def test_no_schedule_has_an_anomaly() -> None:
     """Whatever is killed, frozen, lost or late: nothing is lost, doubled, reordered, torn or stuck."""
     require_no_anomaly(1)
