@@ -11,8 +11,8 @@ from app.embedded.broker import Broker
 from tests.conftest import QUICK_JAVA
 from tests.independent import Feeder, amiss, arrived, connect_again, read
 from tests.integration.service import Winnow, settings
+from tests.servers.kafka_tool import kafka_tool
 from tests.support.ivy import kafka, resolved
-from tests.support.java import kafka_tool
 from tests.support.spark import QUICK
 from tests.support.waiting import until
 

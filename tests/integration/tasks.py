@@ -27,7 +27,7 @@ from parsers.contract import Parser
 from tests import independent
 from tests.conftest import Topics
 from tests.independent import Place, Record, Written, line, produce
-from tests.support.java import kafka_tool
+from tests.servers.kafka_tool import kafka_tool
 from tests.support.waiting import PATIENCE, until
 
 BOTH_GUARANTEES = pytest.mark.parametrize("guarantee", list(Guarantee))

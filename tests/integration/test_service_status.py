@@ -12,7 +12,7 @@ from tests.conftest import Topics
 from tests.independent import Written, line, produce
 from tests.integration.service import Winnow, settings
 from tests.integration.status_page import ask, metrics
-from tests.support.java import kafka_tool
+from tests.servers.kafka_tool import kafka_tool
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.integration

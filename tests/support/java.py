@@ -6,13 +6,10 @@ A JVM loads and verifies some 6,000 classes at each start of Kafka. An archive o
 
 from __future__ import annotations
 
-import subprocess
-
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from app.embedded.broker import Broker
-from app.embedded.jars import KAFKA, cache_folder, fetch_jars, find_java
-from tests.servers.bundles import KAFKA_TOOLS
+from app.embedded.jars import KAFKA, cache_folder
 from tests.support import spark
 from tests.support.spark import QUICK
 from tests.support.waiting import PATIENCE
@@ -23,13 +20,6 @@ ARCHIVE = cache_folder() / f"{KAFKA.folder}.jsa"
 def quick_java() -> tuple[str, ...]:
     """Return the Java options for a broker."""
     return (QUICK, f"-XX:SharedArchiveFile={ARCHIVE}") if ARCHIVE.exists() else (QUICK,)
-
-
-def kafka_tool(program: str, *arguments: str) -> str:
-    """Return what a program of Kafka's scripts prints."""
-    jars = f"{fetch_jars(KAFKA_TOOLS)}/*:{fetch_jars()}/*"
-    command = [find_java(), "-Xmx128m", *quick_java(), "-cp", jars, program, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE).stdout
 
 
 def archive() -> None:
