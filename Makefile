@@ -90,8 +90,9 @@ proof: $(READY)  ## the long runs of tests/chaos/RESULTS.md: 5,000,000 lines and
 controls: $(READY)  ## run services that are wrong on purpose: the checker must find each of them out (about half an hour)
 	$(BIN)/python -m tests.chaos controls
 
-bench: $(READY)  ## Winnow beside Flink, Kafka Streams and Spark's own Kafka connector, on one embedded broker (about 20 minutes)
+bench: $(READY)  ## Winnow beside Flink, Kafka Streams and Spark's own Kafka connector, then its formats and filters, on one embedded broker (about 30 minutes)
 	$(BIN)/python -m tests.bench
+	$(BIN)/python -m tests.bench.formats
 
 mutants: $(READY)  ## put small faults into the driver and the executor: the unit tests must notice 95 % (N=100 tries a sample)
 	nice -n 19 $(BIN)/python -m tests.mutants $(if $(N),--sample $(N) --seed $(or $(SEED),0))
