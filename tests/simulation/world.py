@@ -111,6 +111,7 @@ def installed() -> Iterator[None]:
     replace(sys.modules["app.kafka.admin"], "objection", lambda *_: None)
     for module in ("app.kafka.offsets", "app.kafka.dead_letter_replay"):
         replace(sys.modules[module], "REAL", SimRuntime(SimTime.monotonic, wall_clock, SimExecutor))
+    replace(sys.modules["app.operate.audit"].stable_ends, "__defaults__", (SimTime.sleep,))
     replace(sys.modules["app.watchdog"], "_of_thread", SimLocal())
     replace(sys.modules["app.events"].Event, "log", _log)
     replace(sys.modules["parsers.plugins"], "entry_points", cache(entry_points))  # it reads hundreds of files
