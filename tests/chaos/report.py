@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from rich.console import Console, Group
 from rich.table import Table
 
 from tests.chaos.checker import Finding, judge, telling
 from tests.chaos.grouped import SINK, History
-from tests.chaos.resources import slopes
+from tests.chaos.resources import Slope, slopes
 from tests.chaos.waits import Stall, idle_windows, pauses, stalls
 
 REPAIR_SECONDS = 5.0
@@ -19,10 +19,9 @@ REPAIR_SECONDS = 5.0
 
 def report(history: History, console: Console) -> list[Finding]:
     """Print the report; return the anomalies that were found."""
-    findings = judge(history)
-    console.print(Group(_summary(history), _anomalies(findings), _faults(history), _resources(history)))
-    grows = [each for each in slopes(history.samples) if each.grows]
-    growths = [Finding("grows", 1, (f"{each.measure} of a {each.kind}",)) for each in grows]
+    findings, taken = judge(history), list(slopes(history.samples))
+    console.print(Group(_summary(history), _anomalies(findings), _faults(history), _resources(taken)))
+    growths = [Finding("grows", 1, (f"{each.measure} of a {each.kind}",)) for each in taken if each.grows]
     return [finding for finding in findings if finding.times] + growths
 
 
@@ -76,11 +75,11 @@ def _faults(history: History) -> Table:
     return table
 
 
-def _resources(history: History) -> Table:
+def _resources(taken: Iterable[Slope]) -> Table:
     """Return what the processes took during the run, in stretches of five minutes."""
     columns = "process", "measure", "mean", "per hour", "noise (±)", "stretches"
     table = Table(*columns, title="Resources", title_justify="left")
-    for each in slopes(history.samples):
+    for each in taken:
         grown = f"{each.per_hour:+,.2f}" + (" grows" if each.grows else "")
         table.add_row(each.kind, each.measure, f"{each.mean:,.1f}", grown, f"{each.noise:,.2f}", str(each.stretches))
     return table

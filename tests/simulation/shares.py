@@ -9,10 +9,8 @@ import pytest
 
 SCHEDULES = 5_000
 """All together; one takes 25 ms of CPU time."""
-
-
 PATIENT = pytest.mark.timeout(3_000)
-"""On a machine that is busy with other things, half of them have taken ten minutes."""
+"""Half of them take more than a minute of CPU time, and a busy machine gives little of it."""
 
 
 def run_module(*options: str) -> tuple[int, str]:
