@@ -86,11 +86,14 @@ class Topics(Protocol):
 
 @pytest.fixture(scope="session")
 def broker() -> Iterator[Cluster]:
-    """Return the session's Kafka: the one in TEST_KAFKA_BROKER, or an embedded one."""
+    """Return the session's Kafka: the one in TEST_KAFKA_BROKER, or an embedded one. Its client lives as long."""
     if bootstrap := os.environ.get("TEST_KAFKA_BROKER"):
-        yield Cluster(bootstrap)
+        cluster = Cluster(bootstrap)
+        cluster.admin()
+        yield cluster
         return
     with Broker(java=QUICK_JAVA) as embedded:
+        embedded.admin()
         yield embedded
 
 

@@ -34,8 +34,9 @@ def long(request: pytest.FixtureRequest) -> bool:
 
 @pytest.fixture(scope="session")
 def second() -> Iterator[Broker]:
-    """Return a second cluster."""
+    """Return a second cluster. Its client lives as long."""
     with Broker(java=QUICK_JAVA) as broker:
+        broker.admin()
         yield broker
 
 
