@@ -8,8 +8,10 @@ packages register theirs with entry points.
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import cast
 
@@ -104,7 +106,7 @@ class Plugins:
 
     def _points(self) -> tuple[EntryPoint, ...]:
         own = (EntryPoint(name, value, self.group) for name, value in self.built_in.items())
-        return (*own, *entry_points(group=self.group))
+        return (*own, *_registered(self.group, tuple(sys.path)))
 
     def _factory(self, name: str) -> Factory:
         found = {point.value: point for point in self._points() if point.name == name}
@@ -134,6 +136,12 @@ class Plugins:
                 raise self.wrong_option(msg)
             keywords[keyword] = value
         return keywords
+
+
+@cache
+def _registered(group: str, _path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
+    """Return what other packages on the module path register; to find it takes a file of each installed package."""
+    return tuple(entry_points(group=group))
 
 
 def _keyword(key: str) -> str:

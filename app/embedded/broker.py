@@ -27,7 +27,7 @@ CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"
 START_SECONDS = 120
 META, CHECKPOINT = "meta.properties", "bootstrap.checkpoint"
 """The files of a formatted log folder."""
-HEAP = ("-Xms128m", "-Xmx1g", "-XX:+UseG1GC", "-XX:MaxMetaspaceSize=256m", "-XX:+ExitOnOutOfMemoryError")
+HEAP = ("-Xms128m", "-Xmx1g", "-XX:MaxMetaspaceSize=256m", "-XX:+ExitOnOutOfMemoryError")
 LOGGING = ("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dorg.slf4j.simpleLogger.showDateTime=true")
 QUIET = {"log_level": 0, "reconnect.backoff.max.ms": 200}
 # Outside the ephemeral range: a client that retries a stopped broker's port could otherwise be given it as its own.

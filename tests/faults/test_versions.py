@@ -50,7 +50,7 @@ class Load:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_an_older_kafka(version: str, tmp_path: Path) -> None:
     """Exactly once through a killed task, a killed broker and a killed service."""
-    with Broker(java=(QUICK,), jars=resolved(kafka(version))) as broker:
+    with Broker(java=QUICK, jars=resolved(kafka(version))) as broker:
         load = Load(broker, tmp_path, 1)
         with load.feeder, load.service:
             load.more_arrives()

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from app.embedded.broker import Broker
-from app.runtime import Runtime, Timings
 from app.start import clients
 from tests.conftest import QUICK_JAVA
+from tests.integration.in_process import ALONE
 from tests.integration.secured import SecuredBroker
 from tests.integration.service import Winnow
 from tests.support.leftovers import _nothing_is_left_running
@@ -43,8 +43,7 @@ def second() -> Iterator[Broker]:
 @pytest.fixture
 def brief_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let commands look for a running service only for a moment; use it where none runs."""
-    brief = Runtime(timings=Timings(sign_of_life=0.2))
-    monkeypatch.setattr("app.start.clients", lambda config, runtime=brief: clients(config, runtime))
+    monkeypatch.setattr("app.start.clients", lambda config, runtime=ALONE: clients(config, runtime))
 
 
 @pytest.fixture(params=["one cluster", "two clusters"])

@@ -17,11 +17,14 @@ from app.executor import task
 from app.executor.parse import make_parser
 from app.kafka.clients import TaskClients
 from app.model import Assignment, Receipt
+from app.runtime import REAL, Runtime, Timings
 from app.start import service
 from tests.support.logs import of_event
 from tests.support.waiting import until
 
 TASKS = 2
+ALONE = Runtime(timings=Timings(sign_of_life=0.2))
+"""For a service that starts while no other one works for its group: it looks for one only briefly."""
 
 
 class ThreadRounds:
@@ -72,11 +75,13 @@ def _work(assignment: Assignment) -> list[Receipt]:
         return task.run(assignment, clients, make_parser(assignment.config), assignment.seconds)
 
 
-def run(written: Mapping[str, Any], *, until_end: bool = True, stop: Stop | None = None) -> tuple[int, ThreadRounds]:
+def run(
+    written: Mapping[str, Any], *, until_end: bool = True, stop: Stop | None = None, runtime: Runtime = ALONE
+) -> tuple[int, ThreadRounds]:
     """Run a service with this configuration. Return its exit code and its rounds."""
     rounds = ThreadRounds()
     loaded = configuration.Config.model_validate(dict(written))
-    code = service(loaded, lambda: rounds, stop or _Unsignalled()).run(until_end=until_end)
+    code = service(loaded, lambda: rounds, stop or _Unsignalled(), runtime).run(until_end=until_end)
     return code, rounds
 
 
@@ -101,7 +106,7 @@ class Running:
         self._thread = threading.Thread(target=self._run, args=(written,), daemon=True)
 
     def _run(self, written: Mapping[str, Any]) -> None:
-        self.code = run(written, until_end=False, stop=self._stop)[0]
+        self.code = run(written, until_end=False, stop=self._stop, runtime=REAL)[0]
 
     def __enter__(self) -> Callable[[], int | None]:
         self._thread.start()

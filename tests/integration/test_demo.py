@@ -28,7 +28,7 @@ def test_the_page_stays_up(tmp_path: Path) -> None:
         demo = subprocess.Popen(
             [sys.executable, "-m", "app.cli", "demo", "--records", "2000", "--keep", "--rate", "100"],
             stdout=output,
-            env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "JAVA_TOOL_OPTIONS": QUICK},
+            env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "JAVA_TOOL_OPTIONS": " ".join(QUICK)},
             start_new_session=True,
         )
     try:

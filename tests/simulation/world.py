@@ -12,7 +12,6 @@ from concurrent.futures import Executor, Future, wait
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache, partial
-from importlib.metadata import entry_points
 from typing import Any, Self, TypeVar
 
 from confluent_kafka import Consumer, Message, Producer
@@ -114,7 +113,6 @@ def installed() -> Iterator[None]:
     replace(sys.modules["app.operate.audit"].stable_ends, "__defaults__", (SimTime.sleep,))
     replace(sys.modules["app.watchdog"], "_of_thread", SimLocal())
     replace(sys.modules["app.events"].Event, "log", _log)
-    replace(sys.modules["parsers.plugins"], "entry_points", cache(entry_points))  # it reads hundreds of files
     try:
         yield
     finally:

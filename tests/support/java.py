@@ -19,12 +19,12 @@ ARCHIVE = cache_folder() / f"{KAFKA.folder}.jsa"
 
 def quick_java() -> tuple[str, ...]:
     """Return the Java options for a broker."""
-    return (QUICK, f"-XX:SharedArchiveFile={ARCHIVE}") if ARCHIVE.exists() else (QUICK,)
+    return (*QUICK, f"-XX:SharedArchiveFile={ARCHIVE}") if ARCHIVE.exists() else QUICK
 
 
 def archive() -> None:
     """Run a broker through its main functions, and archive the classes it has loaded when it stops."""
-    with Broker(java=(QUICK, f"-XX:ArchiveClassesAtExit={ARCHIVE}")) as broker:
+    with Broker(java=(*QUICK, f"-XX:ArchiveClassesAtExit={ARCHIVE}")) as broker:
         topic, kafka = broker.create_topic("archived"), {"bootstrap.servers": broker.bootstrap, "group.id": "archived"}
         consumer = Consumer({**kafka, "auto.offset.reset": "earliest"})
         producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "archived"})
