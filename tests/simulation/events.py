@@ -334,13 +334,15 @@ def _audit(sim: Any, _: Event) -> None:
 
 def _compare(sim: Any, clients: Clients) -> None:
     """Do what `winnow audit` does, and let the judge compare."""
-    seen = set(sim.judge.seen)
+    seen, again = set(sim.judge.seen), set(sim.judge.again)
     scope = Scope.of(sim.config, clients, 0, None, None)
     source, output = (start.records(each, sim.config.group_id) for each in (sim.config.kafka, sim.config.output_kafka))
     readers = Readers(source, output, clients.topics, clients.destinations)
     cleanse = Fates(scope.tasks, partial(parse, TinyParser()), clock=lambda: sim.scheduler.now)
-    findings = [each for verdict in scope.audit(cleanse, readers) for each in verdict.findings]
-    sim.judge.audited(findings, seen=seen)
+    verdicts = scope.audit(cleanse, readers)
+    complete = not scope.left_out and not any(sum(each.not_judged.values()) for each in verdicts)
+    findings = [each for verdict in verdicts for each in verdict.findings]
+    sim.judge.audited(findings, scope.judged if complete else {}, seen=seen, again=again)
 
 
 def _group_leaderless(sim: Any, event: Event) -> None:

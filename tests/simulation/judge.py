@@ -7,11 +7,12 @@ client can read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from app.model import Partition
 from app.operate.findings import Defect, Finding
+from app.operate.ranges import Range
 from tests.simulation.history import History
 from tests.simulation.kafka import Cluster, Fate, Log
 
@@ -199,20 +200,35 @@ class Judge:
             self.again.add(who)
         self.replayed[who] = where
 
-    def audited(self, findings: Iterable[Finding], *, seen: Collection[Identity]) -> None:
+    def audited(
+        self,
+        findings: Iterable[Finding],
+        judged: Mapping[Partition, Range],
+        *,
+        seen: Collection[Identity],
+        again: Collection[Identity],
+    ) -> None:
         """
-        Compare an audit with what readers got: what it reports as lost and doubled must be.
+        Compare an audit with what readers got: what it reports as lost and doubled must be, and all that is must be reported.
 
-        What it does not report is not compared yet: seed 4412 has losses that it hides, or that are none.
+        Where a log was cut, the dead letter of an earlier record may stand for a lost one, which then counts as changed.
 
         Args:
+            judged: what it had to judge completely.
             seen: the records that readers had got when it began.
+            again: those that they had got more than once.
         """
-        told: dict[Defect, set[Identity]] = {Defect.LOST: set(), Defect.DOUBLED: set()}
+        told: dict[Defect, set[Identity]] = {defect: set() for defect in Defect}
         for each in findings:
-            if each.origin is not None and each.kind in told and (who := self._at(*each.origin)):
+            if each.origin is not None and (who := self._at(*each.origin)):
                 told[each.kind].add(who)
         wrong = (told[Defect.LOST] & set(seen)) | (told[Defect.DOUBLED] - self.again)
+        for partition, found in judged.items():
+            for who, offset in self._readable(self._source.log(partition)):
+                if offset in found:
+                    hidden = who not in self.seen and who not in told[Defect.LOST] | told[Defect.CHANGED]
+                    if hidden or (who in again and who not in told[Defect.DOUBLED]):
+                        wrong.add(who)
         if wrong:
             self.found("audit-lies", f"{sorted(wrong)}; told {told}")
 
