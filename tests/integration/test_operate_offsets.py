@@ -18,6 +18,7 @@ from app.cli import main
 from app.embedded.broker import Broker, Cluster
 from app.errors import ServiceRuns
 from app.model import Partition, transactional_id
+from app.runtime import REAL
 from tests.conftest import Topics
 from tests.independent import Written, cleansed, client, commit, committed, line, produce, read, values
 from tests.integration.in_process import Running
@@ -67,7 +68,7 @@ def test_a_backfill_beside_the_service(hourly: HourlySource) -> None:
     with Running(hourly.config) as end:
         until(lambda: [10, 10] == hourly.committed(), "the first lines")
         with capture_logs() as logs, pytest.raises(ServiceRuns, match="works for group"):
-            run_service(hourly.config)
+            run_service(hourly.config, runtime=REAL)
         assert 0 == end()
 
     assert [] == [each for each in logs if each["event"] == "partitions_fenced"]

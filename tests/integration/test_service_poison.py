@@ -64,7 +64,7 @@ def test_a_poison_record(
         produce(broker.bootstrap, source, deadly_lines(partition, *(deadly if partition == 2 else [])))
 
     environment = installed(tmp_path, "deadly", "Deadly", DEADLY)
-    with Winnow(config, tmp_path, environment=environment, timings=Timings(start=5)) as service:
+    with Winnow(config, tmp_path, environment=environment, timings=Timings(start=5, commit_overdue=5)) as service:
         began = time.monotonic()
         until(
             lambda: committed(broker.bootstrap, sink, source).get((source, 2), 0) >= RECORDS, "the poisoned partition"

@@ -12,6 +12,7 @@ from concurrent.futures import Executor, Future, wait
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache, partial
+from types import FunctionType
 from typing import Any, Self, TypeVar
 
 from confluent_kafka import Consumer, Message, Producer
@@ -71,8 +72,11 @@ REPLACED = {
     id(wait): scheduler.wait,
     id(time): SimTime,
     id(threading): SimThreading,
+    id(time.sleep): SimTime.sleep,
+    id(time.time): SimTime.time,
+    id(time.monotonic): SimTime.monotonic,
 }
-"""What replaces a class, a function or a module, wherever a module of the product has it under a name."""
+"""What replaces a class, a function or a module, wherever a module has it under a name or a function as a default."""
 UNTOUCHED = ("app.kafka.bulk", "app.embedded", "app.demo", "app.cli", "app.spark")
 
 
@@ -90,6 +94,13 @@ def _loaded() -> tuple[Any, ...]:
     return tuple(sys.modules[name] for name in sorted(names))
 
 
+def _functions(module: Any) -> Iterator[FunctionType]:
+    """Yield a module's functions, and the methods of its classes."""
+    for value in vars(module).values():
+        members = vars(value).values() if isinstance(value, type) else (value,)
+        yield from (each for each in members if isinstance(each, FunctionType) and each.__module__ == module.__name__)
+
+
 @contextmanager
 def installed() -> Iterator[None]:
     """Replace everything for the time of the block. A generator must not hold it: it would undo this too late."""
@@ -104,13 +115,17 @@ def installed() -> Iterator[None]:
         for name, value in list(vars(module).items()):
             if id(value) in REPLACED:
                 replace(module, name, REPLACED[id(value)])
+        for function in _functions(module):
+            defaults, named = function.__defaults__ or (), function.__kwdefaults__ or {}
+            if any(id(each) in REPLACED for each in (*defaults, *named.values())):
+                replace(function, "__defaults__", tuple(REPLACED.get(id(each), each) for each in defaults))
+                replace(function, "__kwdefaults__", {key: REPLACED.get(id(each), each) for key, each in named.items()})
     replace(sys.modules["app.executor.task"], "Watchdog", HungryWatchdog)
     replace(sys.modules["app.executor.task"], "_no_garbage_collection", nullcontext)
     replace(sys.modules["app.executor.task"], "parsing", lambda parser, *_: nullcontext(partial(parse, parser)))
     replace(sys.modules["app.kafka.admin"], "objection", lambda *_: None)
     for module in ("app.kafka.offsets", "app.kafka.dead_letter_replay"):
         replace(sys.modules[module], "REAL", SimRuntime(SimTime.monotonic, wall_clock, SimExecutor))
-    replace(sys.modules["app.operate.audit"].stable_ends, "__defaults__", (SimTime.sleep,))
     replace(sys.modules["app.watchdog"], "_of_thread", SimLocal())
     replace(sys.modules["app.events"].Event, "log", _log)
     try:
