@@ -140,7 +140,7 @@ class Plugins:
 
 @cache
 def _registered(group: str, _path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
-    """Return what other packages on the module path register; to find it takes a file of each installed package."""
+    """Return what other packages register. Cached for each module path: to look reads a file of every package on it."""
     return tuple(entry_points(group=group))
 
 

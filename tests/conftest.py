@@ -86,10 +86,10 @@ class Topics(Protocol):
 
 @pytest.fixture(scope="session")
 def broker() -> Iterator[Cluster]:
-    """Return the session's Kafka: the one in TEST_KAFKA_BROKER, or an embedded one. Its client lives as long."""
+    """Return the session's Kafka: the one in TEST_KAFKA_BROKER, or an embedded one."""
     if bootstrap := os.environ.get("TEST_KAFKA_BROKER"):
         cluster = Cluster(bootstrap)
-        cluster.admin()
+        cluster.admin()  # made within a test, this client would count as left by it
         yield cluster
         return
     with Broker(java=QUICK_JAVA) as embedded:

@@ -24,7 +24,7 @@ from tests.support.waiting import until
 
 TASKS = 2
 ALONE = Runtime(timings=Timings(sign_of_life=0.2))
-"""For a service that starts while no other one works for its group: it looks for one only briefly."""
+"""For a service or a command while no other service works for the group: it looks for one only briefly."""
 
 
 class ThreadRounds:

@@ -15,7 +15,7 @@ import pytest
 
 from tests.integration.service import end
 from tests.integration.status_page import ask, is_ready
-from tests.support.spark import QUICK
+from tests.support.spark import quick_spark
 from tests.support.waiting import alive_after, until
 
 pytestmark = pytest.mark.integration
@@ -28,7 +28,7 @@ def test_the_page_stays_up(tmp_path: Path) -> None:
         demo = subprocess.Popen(
             [sys.executable, "-m", "app.cli", "demo", "--records", "2000", "--keep", "--rate", "100"],
             stdout=output,
-            env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "JAVA_TOOL_OPTIONS": " ".join(QUICK)},
+            env=os.environ | quick_spark(),
             start_new_session=True,
         )
     try:

@@ -209,9 +209,10 @@ class Judge:
         again: Collection[Identity],
     ) -> None:
         """
-        Compare an audit with what readers got: what it reports as lost and doubled must be, and all that is must be reported.
+        Compare an audit with what readers got: it must report each record that is lost or doubled, and no other as such.
 
-        Where a log was cut, the dead letter of an earlier record may stand for a lost one, which then counts as changed.
+        Where a log was cut, an earlier record may have left a dead letter with the offset of a lost one. The audit then
+        reports the lost one as changed.
 
         Args:
             judged: what it had to judge completely.
@@ -223,10 +224,11 @@ class Judge:
             if each.origin is not None and (who := self._at(*each.origin)):
                 told[each.kind].add(who)
         wrong = (told[Defect.LOST] & set(seen)) | (told[Defect.DOUBLED] - self.again)
+        reported = told[Defect.LOST] | told[Defect.CHANGED]
         for partition, found in judged.items():
             for who, offset in self._readable(self._source.log(partition)):
                 if offset in found:
-                    hidden = who not in self.seen and who not in told[Defect.LOST] | told[Defect.CHANGED]
+                    hidden = who not in self.seen and who not in reported
                     if hidden or (who in again and who not in told[Defect.DOUBLED]):
                         wrong.add(who)
         if wrong:

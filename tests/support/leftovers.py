@@ -79,7 +79,7 @@ class AlreadyRunning:
     def left_in_process(self) -> list[str]:
         """Return what remains in this process. A service that has ended may be garbage in reference cycles."""
         if self._threads_of_test() or _clients() > self._clients:
-            gc.collect()  # after each test it took a fifth of all time
+            gc.collect()  # only then: after each test it would take a fifth of the time
         clients = _clients() - self._clients if self._clients_count else 0
         return self._threads_of_test() + ["a client of Kafka"] * clients
 
@@ -99,7 +99,7 @@ def _existing() -> list[str]:
 @pytest.fixture(autouse=True)
 def _nothing_is_left_running(request: pytest.FixtureRequest) -> Iterator[None]:
     if "centre" in request.fixturenames:
-        request.getfixturevalue("centre")  # a cluster that starts now has a client
+        request.getfixturevalue("centre")  # it may start a cluster, whose client then counts as running before the test
     before, failed = AlreadyRunning(clients_count=request.path.stem in OF_TASKS), request.session.testsfailed
     yield
     deadline = time.monotonic() + GRACE_SECONDS

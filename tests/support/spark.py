@@ -14,7 +14,7 @@ from pyspark import SparkContext
 
 JARS = Path(pyspark.__file__).with_name("jars")
 QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-"""For a program that lives for minutes, optimising its code takes longer than it saves, and so does G1."""
+"""For a program that lives for minutes, the optimising compiler and the G1 collector cost more than they save."""
 ARCHIVE = Path(sys.prefix, "spark.jsa")
 """Stored with its jars, because an archive depends on their paths. Java ignores it for other jars or folders."""
 WITH_OR_WITHOUT = "-Xlog:disable -Xlog:all=error:stderr"
