@@ -8,6 +8,7 @@ import os
 import random
 import uuid
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Protocol
 
@@ -87,14 +88,10 @@ class Topics(Protocol):
 @pytest.fixture(scope="session")
 def broker() -> Iterator[Cluster]:
     """Return the session's Kafka: the one in TEST_KAFKA_BROKER, or an embedded one."""
-    if bootstrap := os.environ.get("TEST_KAFKA_BROKER"):
-        cluster = Cluster(bootstrap)
+    bootstrap = os.environ.get("TEST_KAFKA_BROKER")
+    with nullcontext(Cluster(bootstrap)) if bootstrap else Broker(java=QUICK_JAVA) as cluster:
         cluster.admin()  # made within a test, this client would count as left by it
         yield cluster
-        return
-    with Broker(java=QUICK_JAVA) as embedded:
-        embedded.admin()
-        yield embedded
 
 
 @pytest.fixture
