@@ -381,7 +381,6 @@ class Receipt:
         filtered: records dropped on purpose by the name of the filter.
         error: the last error; empty if there was none.
         cure: what an operator must do about it.
-        cut: where the log was truncated below `end`; None if the task found no truncation.
         reopened: how often the producer was replaced.
         metadata: committed with `end`; empty if the task committed nothing.
         tripped: whether the breaker tripped, so that it waits for another configuration or another offset.
@@ -398,7 +397,6 @@ class Receipt:
     outcome: Outcome = Outcome.DONE
     error: str = ""
     cure: str = ""
-    cut: int | None = None
     reopened: int = 0
     metadata: str = ""
     tripped: bool = False

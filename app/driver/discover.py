@@ -54,8 +54,6 @@ class Discovery:
         """The errors that tasks reported, and until when each is believed."""
         self._cuts: dict[Partition, tuple[CommittedOffset, int]] = {}
         """Where a partition ended below its committed offset; valid until that offset is set."""
-        self._reported_cuts: dict[Partition, tuple[int, int]] = {}
-        """The committed offset and the cut of each partition that a task found truncated since the last discovery."""
         self._newcomers = Newcomers(config, clients.copies)
         self._last_seen: Mapping[Partition, PartitionOffsets] = {}
 
@@ -71,7 +69,6 @@ class Discovery:
         """
         found = self._source_offsets(stable=stable)
         offsets = found.offsets
-        self._take_in_cuts(offsets)
         starts = self._starts(offsets)
         ranges: dict[Partition, OffsetRange] = {}
         blocked: dict[Partition, Blocked] = {each: Leaderless(each) for each in sorted(found.unreadable)}
@@ -122,9 +119,7 @@ class Discovery:
         for receipt in receipts:
             if receipt.outcome is Outcome.FENCED and receipt.partition not in fenced:
                 self._fenced.add(receipt.partition)
-            if receipt.cut is not None:
-                self._reported_cuts[receipt.partition] = receipt.end, receipt.cut
-            elif receipt.outcome is Outcome.BLOCKED:
+            if receipt.outcome is Outcome.BLOCKED:
                 seconds = math.inf if receipt.tripped else BLOCKED_SECONDS
                 self._blocked[receipt.partition] = blocked_by(receipt), self._runtime.monotonic() + seconds
             if is_local(self._clients.offsets) and receipt.metadata:
@@ -140,13 +135,6 @@ class Discovery:
         for partition, at in offsets.items():
             if at.committed is not None and (cut := self._cut(at)) is not None:
                 self._cuts[partition] = at.committed, cut
-
-    def _take_in_cuts(self, offsets: Mapping[Partition, PartitionOffsets]) -> None:
-        for partition, (offset, cut) in self._reported_cuts.items():
-            committed = offsets[partition].committed if partition in offsets else None
-            if committed is not None and committed.offset == offset:
-                self._cuts[partition] = committed, cut
-        self._reported_cuts.clear()
 
     def _cut(self, at: PartitionOffsets) -> int | None:
         committed, cut = self._cuts.get(at.partition, (None, None))

@@ -221,9 +221,9 @@ class StatusTracker(ServiceTracker):
 
     def _left_as(self, receipt: Receipt) -> tuple[PartitionState, Problem | None]:
         match receipt.outcome:
-            case Outcome.BLOCKED if receipt.cut is None:
+            case Outcome.BLOCKED:
                 return PartitionState.BLOCKED, Problem.of(blocked_by(receipt), self._now())
-            case Outcome.FAILED | Outcome.BLOCKED:  # what a truncation means is decided by the next discovery
+            case Outcome.FAILED:
                 return PartitionState.FAILED, Problem(receipt.error, "", self._now())
         return self._at_rest(), None
 

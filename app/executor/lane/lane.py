@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
+from dataclasses import replace
 
 from app.errors import (
     Blocked,
@@ -157,11 +158,12 @@ def _end(error: PartitionError, ledger: Ledger) -> Ended | None:
 
 
 def _end_if_cut(error: Truncated, ledger: Ledger) -> Ended | None:
-    """Block if the committed offset was cut off. If only the read-ahead was, it is read again."""
+    """End if the committed offset was cut off: the driver decides. If only the read-ahead was, it is read again."""
     if error.offset != ledger.reading.begins:
         return None
     final = Truncated(ledger.partition, ledger.position, error.cut)
-    return Ended(ledger, Outcome.BLOCKED, final.cause, final.cure, cut=error.cut)
+    ledger.metadata = replace(ledger.metadata, cut=error.cut)
+    return Ended(ledger, Outcome.FAILED, final.cause, final.cure)
 
 
 def _pause(error: PartitionError, ledger: Ledger) -> float:

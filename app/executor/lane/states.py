@@ -263,7 +263,6 @@ class Ended(WithoutWriter):
         error: str = "",
         cure: str = "",
         *,
-        cut: int | None = None,
         tripped: bool = False,
         writer: LaneWriter | None = None,
     ) -> None:
@@ -271,7 +270,6 @@ class Ended(WithoutWriter):
         self.outcome = outcome
         self._error = error
         self._cure = cure
-        self._cut = cut
         self._tripped = tripped
 
     def receipt(self) -> Receipt:
@@ -288,7 +286,6 @@ class Ended(WithoutWriter):
             outcome=self.outcome,
             error=self._error,
             cure=self._cure,
-            cut=self._cut,
             reopened=ledger.reopened,
             metadata=str(ledger.metadata) if ledger.start is not None else "",
             tripped=self._tripped,
@@ -296,7 +293,12 @@ class Ended(WithoutWriter):
 
     def without_writer(self, ledger: Ledger) -> Ended:
         """Return the same end for a lane's successor, without the writer that hangs."""
-        return Ended(ledger, self.outcome, self._error, self._cure, cut=self._cut, tripped=self._tripped)
+        return Ended(ledger, self.outcome, self._error, self._cure, tripped=self._tripped)
+
+    @property
+    def is_told(self) -> bool:
+        """Whether the reason is stored with the offset: for an operator, and a truncation for the next driver."""
+        return self.outcome is Outcome.BLOCKED or self.ledger.metadata.cut is not None
 
     def tell(self, clients: ClientFactory[C], offsets: OffsetStore) -> Self:
         """
@@ -322,8 +324,7 @@ class Ended(WithoutWriter):
             return
         writer.settle(committed)
         reason = ": ".join(each for each in (self._error, self._cure) if each)
-        before = OffsetMetadata.parse(str(self.ledger.metadata))
-        metadata = replace(before, blocked=reason, tripped=self._tripped, cut=self._cut)
+        metadata = replace(self.ledger.metadata, blocked=reason, tripped=self._tripped)
         writer.commit(committed.offset, str(metadata))
 
     def _committed(self, offsets: OffsetStore) -> CommittedOffset | None:

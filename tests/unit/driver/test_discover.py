@@ -338,7 +338,7 @@ class TestBlockedByATask:
 
 
 OURS = str(OffsetMetadata("id-1", 0, Counts(7, 7)))
-FOUND = Receipt(A, 1_000, 1_000, outcome=Outcome.BLOCKED, error="cut", cut=900)
+FOUND_CUT = str(OffsetMetadata("id-1", 0, Counts(7, 7), cut=900))
 STARTS = [
     "starting.offsets=latest",
     "starting.offsets=error",
@@ -487,20 +487,10 @@ class TestCuts:
         discovery = self.discovery()
         assert {A: 1_000, B: 10} == starts(discovery.discover())
 
-        discovery.reported([FOUND])
+        self.kafka.committed[A] = CommittedOffset(1_000, FOUND_CUT)
 
         for _ in range(2):
             assert str(Truncated(A, 1_000, 900)) == str(discovery.discover().blocked[A])
-
-    def test_what_a_task_found_is_forgotten_where_the_offset_was_set_meanwhile(self) -> None:
-        """The operator set the offset before the driver saw the report."""
-        self.grow()
-        discovery = self.discovery()
-        discovery.discover()
-        discovery.reported([FOUND])
-        self.kafka.committed[A] = CommittedOffset(950)
-
-        assert {A: 950, B: 10} == starts(discovery.discover())
 
     @pytest.mark.parametrize(
         ("policy", "start", "again", "lost"),
@@ -516,7 +506,7 @@ class TestCuts:
         """The offsets that are read again or skipped are reported."""
         self.grow()
         discovery = self.discovery(f"out.of.range={policy}")
-        discovery.reported([FOUND])
+        self.kafka.committed[A] = CommittedOffset(1_000, FOUND_CUT)
 
         found = discovery.discover()
 
