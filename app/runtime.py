@@ -76,6 +76,15 @@ class Timings(NamedTuple):
         """Return how long to look before the group counts as idle: a busy partition commits each `commit_seconds`."""
         return max(self.sign_of_life, 2 * commit_seconds)
 
+    def for_slow_tasks(self, factor: int) -> Timings:
+        """Return the same, except that tasks have this many times as long to start, to commit and to end."""
+        return self._replace(
+            commit_overdue=factor * self.commit_overdue,
+            start=factor * self.start,
+            overrun=factor * self.overrun,
+            overrun_each=factor * self.overrun_each,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Runtime:

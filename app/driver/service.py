@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
@@ -36,6 +37,7 @@ T = TypeVar("T")
 # Spark gives up on a round after one task has failed eight times.
 MAX_LOST_TASKS = 4
 FAILED_ROUNDS_IN_A_ROW = 5
+MOST_PATIENCE = 16
 BEAT_SECONDS = 10.0
 NEW_OWNER_LOOK_SECONDS = 0.25
 
@@ -70,6 +72,8 @@ class Service:
         self._arrived: dict[Partition, int] = {}
         self._allowances: dict[Partition, int] = {}
         self._failed_rounds = 0
+        self._patience = 1
+        """Doubled after a round without receipts: where tasks start slowly, each would be killed before it commits."""
         self._renewal = Renewal(clients, runtime.monotonic, transactional=self._fence is not None)
         self._beside_others = config.generation > 0
         """Whether a service of another generation may be active; its open transactions would delay stable reads."""
@@ -278,6 +282,7 @@ class Service:
             )
             for at, task in enumerate(tasks)
         ]
+        timings = self._runtime.timings.for_slow_tasks(self._patience)
         running = rounds.submit(assignments)
         self._tracker.round_began(slots, len(tasks), ranges)
         self._tracker.aged(self._clients.ages)
@@ -287,13 +292,14 @@ class Service:
             fence=self._fence,
             stop=self._stop,
             tracker=self._tracker,
-            runtime=self._runtime,
+            runtime=replace(self._runtime, timings=timings),
             checks=self._checks,
         )
-        balance = Balance(tasks, workload, began, commit_seconds=config.commit_seconds, timings=self._runtime.timings)
+        balance = Balance(tasks, workload, began, commit_seconds=config.commit_seconds, timings=timings)
         check = partial(self._needs_rebalance, rounds, running, balance)
         killed = round_.watch(check, self._config.round_interval)
         reported = self._take_receipts(running, began, killed=killed, fenced=round_.fenced)
+        self._patience = 1 if reported else min(2 * self._patience, MOST_PATIENCE)
         if not reported and round_.tasks_to_blame:
             self._suspects.round_died(balance.offsets)
         if killed and self._stop.requested and round_.reached:

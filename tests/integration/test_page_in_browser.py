@@ -7,6 +7,7 @@ The status page in a real browser: it renders, updates, and stays readable with 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -194,8 +195,8 @@ def test_it_renders_and_updates(tmp_path: Path) -> None:
         browser.until("document.querySelector('.problem button').textContent !== 'copy'")
         assert "raw-logs-3" == browser.value("document.querySelector('#partitions th').textContent")
         assert "blocked · idc-cleansing · Winnow" == browser.value("document.title")
-        shown.now = replace(quiet(), paused=Pause(round((REAL.wall_clock() - 90) * 1000), "ops-1"))
-        browser.until(f"{STATE}.textContent.includes('paused from ops-1 · for 1.5 min, since ')")
+        shown.now = replace(quiet(), paused=Pause(round((REAL.wall_clock() - 5_400) * 1000), "ops-1"))
+        browser.until(f"{STATE}.textContent.includes('paused from ops-1 · for 1.5 h, since ')")
         assert "winnow resume" in browser.value("document.getElementById('advice').textContent")
 
         assert "the same page" == browser.value("window.mark")
@@ -212,7 +213,7 @@ def test_an_outage_is_said_once(tmp_path: Path) -> None:
         text = browser.value(
             "[...document.querySelectorAll('header p:not(.unseen), main')].map(each => each.innerText).join('\\n')"
         )
-        assert browser.value(f"{STATE}.textContent").startswith("Kafka is not responding · for 4")
+        assert re.match(r"Kafka is not responding · for \d+ (s|min), since ", browser.value(f"{STATE}.textContent"))
         assert (1, 1) == (text.count("is not responding"), text.count(PAUSES))
         assert "try again every few seconds" in text
         assert "No record is lost or written twice" in text

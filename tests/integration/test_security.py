@@ -32,6 +32,7 @@ from tests.integration.secured import (
 )
 from tests.integration.service import Event, settings
 from tests.integration.tokens import SECRET
+from tests.support.waiting import PATIENCE
 
 T = TypeVar("T")
 
@@ -194,8 +195,9 @@ def refused(config: Event) -> str:
     return str(raised.value)
 
 
-def test_each_fault_has_its_name(secured: SecuredBroker) -> None:
+def test_each_fault_has_its_name(secured: SecuredBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     """`check --connect` and `run` exit with 3, and both name the fault and the setting that fixes it."""
+    monkeypatch.setattr("app.kafka.handshake.SECONDS", PATIENCE)  # all of them probe one broker at once
     configs = {fault: faulty(secured, way, change) for fault, (way, change, _, _) in FAULTS.items()}
 
     with ThreadPoolExecutor(len(configs)) as threads:

@@ -29,7 +29,7 @@ from tests.simulation.librdkafka import FakeProducer, World
 from tests.simulation.lines import TinyParser, line
 from tests.simulation.network import Network
 from tests.simulation.scheduler import Killed, Process, Scheduler
-from tests.simulation.spark import SimRounds
+from tests.simulation.spark import SLOW_START_SECONDS, START_SECONDS, SimRounds
 from tests.simulation.world import make_runtime
 
 GROUP, RAW, CLEAN, DEAD = "g", "raw", "clean", "dead"
@@ -100,6 +100,7 @@ class Setting:
         first_epoch: the epoch of new producer ids; close to the last one, they run out.
         offsets_minutes: how long the brokers keep offsets.
         hurried: whether coordinators abort open transactions after two seconds.
+        slow: whether workers take a minute to start.
     """
 
     slots: int = 2
@@ -109,6 +110,7 @@ class Setting:
     first_epoch: int = 0
     hurried: bool = False
     offsets_minutes: int = 10_080
+    slow: bool = False
 
     @classmethod
     def of(cls, seed: int) -> Setting:
@@ -120,6 +122,7 @@ class Setting:
             two_clusters=rng.random() < 0.15,
             first_epoch=LAST_EPOCH - 3 if rng.random() < 0.1 else 0,
             hurried=rng.random() < 0.1,
+            slow=rng.random() < 0.02,
         )
 
 
@@ -274,7 +277,13 @@ class Simulation:
 
         def rounds() -> SimRounds:
             running.rounds = SimRounds(
-                self.scheduler, running.process, honest, runtime, parser=TinyParser(), slots=self.setting.slots
+                self.scheduler,
+                running.process,
+                honest,
+                runtime,
+                parser=TinyParser(),
+                slots=self.setting.slots,
+                start_seconds=SLOW_START_SECONDS if self.setting.slow else START_SECONDS,
             )
             return running.rounds
 

@@ -15,6 +15,8 @@ from tests.simulation.scheduler import Process, Scheduler, SimEvent
 
 MOST_ATTEMPTS = 8
 START_SECONDS = (0.02, 0.3)
+SLOW_START_SECONDS = (60.0, 70.0)
+"""Longer than the driver waits for a first commit."""
 
 
 class SimRounds:
@@ -24,6 +26,7 @@ class SimRounds:
     Args:
         make_clients: makes the clients of a task, inside its process.
         runtime: the runtime of the driver and of all workers.
+        start_seconds: how long a worker takes to start, at least and at most.
     """
 
     def __init__(
@@ -35,8 +38,9 @@ class SimRounds:
         *,
         parser: Parser,
         slots: int,
+        start_seconds: tuple[float, float] = START_SECONDS,
     ) -> None:
-        self.slots = slots
+        self.slots, self.start_seconds = slots, start_seconds
         self.scheduler, self.driver, self.make_clients = scheduler, driver, make_clients
         self.runtime, self.parser = runtime, parser
         self.workers: list[Process] = []
@@ -89,7 +93,7 @@ class SimRound:
         worker.when_it_dies.append(lambda: self._lost(assignment, worker))
 
         def work() -> None:
-            scheduler.sleep(scheduler.rng.uniform(*START_SECONDS))
+            scheduler.sleep(scheduler.rng.uniform(*rounds.start_seconds))
             try:
                 receipts = task.run(
                     assignment,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from itertools import count
+from itertools import count, pairwise
 from typing import Any
 
 import pytest
@@ -449,6 +449,38 @@ class TestPace:
         pauses, _ = self.run(DriverKafka(p0=(0, 10)), [*[failed] * 4, good, failed])
 
         assert [2, 4, 8, 16, 0, 2] == pauses
+
+    def test_a_round_without_receipts_gives_the_next_one_longer(self) -> None:
+        """If a machine is so slow that tasks hardly start in the usual time, rounds that are killed in vain never end."""
+        time, began = SimulatedTime(), list[float]()
+        stop, stuck = SimulatedStop(time, at=100_000), [True, True, True, True, True, True, False, True]
+
+        class Stuck(FakeRound):
+            def __init__(self, rounds: FakeRounds, result: Result) -> None:
+                super().__init__(rounds, result)
+                began.append(time.now)
+                self._cancelled = False
+
+            def wait(self, seconds: float) -> bool:
+                time.pass_by(seconds)
+                return self._cancelled or not isinstance(self._result, Exception)
+
+            def cancel(self) -> None:
+                self._cancelled = True
+
+        def act(_: Sequence[Assignment]) -> Result:
+            if not stuck:
+                stop.request("enough")
+            return SparkFailed("cancelled") if stuck and stuck.pop(0) else []
+
+        rounds = FakeRounds(act)
+        rounds.kind = Stuck
+        settings = config("round.interval=10s", "delivery.guarantee=at-least-once")
+        runtime = replace(time.runtime, timings=IMPATIENT._replace(overrun=10.0, overrun_each=0.0, kill=0.0))
+        service(DriverKafka(p0=(0, 10)), rounds, settings, stop, runtime=runtime).run(until_end=False)
+
+        took = [later - one for one, later in pairwise(began)]
+        assert [40, 50, 70, 110, 190, 190, 0, 40] == pytest.approx(took, abs=4)
 
     def test_a_round_is_logged_with_its_time(self) -> None:
         """The log has the time that its tasks had, and their work in that time."""
