@@ -82,12 +82,15 @@ def search(seeds: Iterable[int], arm: str = "honest", *, until_found: bool = Fal
 
 @contextmanager
 def _rarely_collected() -> Iterator[None]:
-    """Exempt what is loaded from garbage collection, which takes a tenth of the time."""
+    """Collect garbage after each 50,000 new objects, and none of what is loaded: it takes a fifth of the time."""
+    often = gc.get_threshold()
     gc.collect()
     gc.freeze()
+    gc.set_threshold(50_000)
     try:
         yield
     finally:
+        gc.set_threshold(*often)
         gc.unfreeze()
 
 

@@ -141,6 +141,7 @@ def _config(generation: int, setting: Setting) -> Config:
             f"generation={generation}",
             f"out.of.range={setting.out_of_range}",
             f"round.interval={setting.round_interval}",
+            "parser.engine=plain",  # only a replay or an audit makes this parser, and never calls it
             *changes,
         ],
         {},
