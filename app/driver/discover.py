@@ -119,12 +119,12 @@ class Discovery:
         for receipt in receipts:
             if receipt.outcome is Outcome.FENCED and receipt.partition not in fenced:
                 self._fenced.add(receipt.partition)
-            if receipt.outcome is Outcome.BLOCKED:
+            metadata = OffsetMetadata.parse(receipt.metadata)
+            if receipt.outcome is Outcome.BLOCKED and metadata.cut is None:
                 seconds = math.inf if receipt.tripped else BLOCKED_SECONDS
                 self._blocked[receipt.partition] = blocked_by(receipt), self._runtime.monotonic() + seconds
             if is_local(self._clients.offsets) and receipt.metadata:
                 self._clients.offsets.reset(receipt.partition, receipt.end, receipt.metadata)
-            metadata = OffsetMetadata.parse(receipt.metadata)
             if metadata.is_ours:
                 if metadata.topic_id and receipt.partition not in self._had_offset_in.keys() - self._reported.keys():
                     self._reported[receipt.partition] = CommittedOffset(receipt.end, receipt.metadata)

@@ -37,6 +37,7 @@ T = TypeVar("T")
 # Spark gives up on a round after one task has failed eight times.
 MAX_LOST_TASKS = 4
 FAILED_ROUNDS_IN_A_ROW = 5
+# How many times as long a round may take at most after rounds without receipts.
 MOST_PATIENCE = 16
 BEAT_SECONDS = 10.0
 NEW_OWNER_LOOK_SECONDS = 0.25
@@ -73,7 +74,7 @@ class Service:
         self._allowances: dict[Partition, int] = {}
         self._failed_rounds = 0
         self._patience = 1
-        """Doubled after a round without receipts: where tasks start slowly, each would be killed before it commits."""
+        """Doubled after a round without receipts: where tasks start slowly, each round would be killed in vain."""
         self._renewal = Renewal(clients, runtime.monotonic, transactional=self._fence is not None)
         self._beside_others = config.generation > 0
         """Whether a service of another generation may be active; its open transactions would delay stable reads."""

@@ -221,9 +221,9 @@ class StatusTracker(ServiceTracker):
 
     def _left_as(self, receipt: Receipt) -> tuple[PartitionState, Problem | None]:
         match receipt.outcome:
-            case Outcome.BLOCKED:
+            case Outcome.BLOCKED if OffsetMetadata.parse(receipt.metadata).cut is None:
                 return PartitionState.BLOCKED, Problem.of(blocked_by(receipt), self._now())
-            case Outcome.FAILED:
+            case Outcome.FAILED | Outcome.BLOCKED:  # what a truncation means is decided by the next discovery
                 return PartitionState.FAILED, Problem(receipt.error, "", self._now())
         return self._at_rest(), None
 

@@ -311,7 +311,7 @@ class Task:
         """Store with each blocked partition's offset why it is blocked, once."""
         for lane in self._free_lanes():
             ended = lane.state
-            if isinstance(ended, Ended) and ended.is_told and lane.partition not in self._told:
+            if isinstance(ended, Ended) and ended.outcome is Outcome.BLOCKED and lane.partition not in self._told:
                 self._told.add(lane.partition)
                 self._calls.start(lane, partial(self._tell, ended))
 

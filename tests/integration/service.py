@@ -112,7 +112,7 @@ class Winnow:
     ) -> None:
         """Kill the service and its child processes. If a test failed, print the log."""
         self._remember_tree()
-        with contextlib.suppress(ProcessLookupError):  # all have ended
+        with contextlib.suppress(ProcessLookupError):  # all have ended, or it has no group yet
             os.killpg(self._process.pid, signal.SIGKILL)  # also a worker that is forked just now: it holds the log open
         self._process.kill()
         self._process.wait()

@@ -82,7 +82,7 @@ def search(seeds: Iterable[int], arm: str = "honest", *, until_found: bool = Fal
 
 @contextmanager
 def _rarely_collected() -> Iterator[None]:
-    """Collect garbage after each 50,000 new objects, and none of what is loaded: it takes a fifth of the time."""
+    """Collect garbage after 50,000 new objects, not 700, and never look at what is loaded: that took time in each schedule."""
     often = gc.get_threshold()
     gc.collect()
     gc.freeze()

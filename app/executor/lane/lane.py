@@ -158,12 +158,12 @@ def _end(error: PartitionError, ledger: Ledger) -> Ended | None:
 
 
 def _end_if_cut(error: Truncated, ledger: Ledger) -> Ended | None:
-    """End if the committed offset was cut off: the driver decides. If only the read-ahead was, it is read again."""
+    """Block if the committed offset was cut off. If only the read-ahead was, it is read again."""
     if error.offset != ledger.reading.begins:
         return None
     final = Truncated(ledger.partition, ledger.position, error.cut)
     ledger.metadata = replace(ledger.metadata, cut=error.cut)
-    return Ended(ledger, Outcome.FAILED, final.cause, final.cure)
+    return Ended(ledger, Outcome.BLOCKED, final.cause, final.cure)
 
 
 def _pause(error: PartitionError, ledger: Ledger) -> float:

@@ -34,7 +34,7 @@ class Ledger:
         self.stored = False
         """Whether this task has committed an offset."""
         self.metadata = OffsetMetadata(offset_range.topic_id, owner=owner)
-        """The metadata of the committed offset. Its counts continue across tasks."""
+        """The metadata of the committed offset, or to commit again with a cut. Its counts continue across tasks."""
         self.progress = Progress()
         self.search = Search()
         self.trouble = Trouble(offset_range.partition)

@@ -295,11 +295,6 @@ class Ended(WithoutWriter):
         """Return the same end for a lane's successor, without the writer that hangs."""
         return Ended(ledger, self.outcome, self._error, self._cure, tripped=self._tripped)
 
-    @property
-    def is_told(self) -> bool:
-        """Whether the reason is stored with the offset: for an operator, and a truncation for the next driver."""
-        return self.outcome is Outcome.BLOCKED or self.ledger.metadata.cut is not None
-
     def tell(self, clients: ClientFactory[C], offsets: OffsetStore) -> Self:
         """
         Commit the offset again with the reason, so that `winnow lag` can show it. The next commit removes the reason.

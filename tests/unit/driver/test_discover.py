@@ -338,7 +338,8 @@ class TestBlockedByATask:
 
 
 OURS = str(OffsetMetadata("id-1", 0, Counts(7, 7)))
-FOUND_CUT = str(OffsetMetadata("id-1", 0, Counts(7, 7), cut=900))
+CUT = str(OffsetMetadata("id-1", 0, Counts(7, 7), cut=900))
+FOUND = Receipt(A, 1_000, 1_000, outcome=Outcome.BLOCKED, error="cut", metadata=CUT)
 STARTS = [
     "starting.offsets=latest",
     "starting.offsets=error",
@@ -487,10 +488,21 @@ class TestCuts:
         discovery = self.discovery()
         assert {A: 1_000, B: 10} == starts(discovery.discover())
 
-        self.kafka.committed[A] = CommittedOffset(1_000, FOUND_CUT)
+        self.kafka.committed[A] = CommittedOffset(1_000, CUT)
+        discovery.reported([FOUND])
 
         for _ in range(2):
             assert str(Truncated(A, 1_000, 900)) == str(discovery.discover().blocked[A])
+
+    def test_what_a_task_found_is_forgotten_where_the_offset_was_set_meanwhile(self) -> None:
+        """The operator set the offset before the driver saw the report."""
+        self.grow()
+        discovery = self.discovery()
+        discovery.discover()
+        discovery.reported([FOUND])
+        self.kafka.committed[A] = CommittedOffset(950)
+
+        assert {A: 950, B: 10} == starts(discovery.discover())
 
     @pytest.mark.parametrize(
         ("policy", "start", "again", "lost"),
@@ -506,7 +518,8 @@ class TestCuts:
         """The offsets that are read again or skipped are reported."""
         self.grow()
         discovery = self.discovery(f"out.of.range={policy}")
-        self.kafka.committed[A] = CommittedOffset(1_000, FOUND_CUT)
+        self.kafka.committed[A] = CommittedOffset(1_000, CUT)
+        discovery.reported([FOUND])
 
         found = discovery.discover()
 
@@ -586,6 +599,17 @@ def test_without_a_store_the_driver_remembers_what_tasks_report() -> None:
 
     assert {A: 7, B: 0} == {partition: each.start for partition, each in again.ranges.items()}
     assert {A: 7, B: None} == {partition: each.committed for partition, each in again.ranges.items()}
+
+
+def test_without_a_store_the_driver_remembers_a_cut_that_a_task_found() -> None:
+    """The task can store it nowhere, so its report is all that tells."""
+    kafka = LocalKafka(p0=(0, 1_100))
+    discovery = Discovery(config("delivery.guarantee=at-least-once"), kafka.clients)
+    discovery.discover()
+
+    discovery.reported([FOUND])
+
+    assert str(Truncated(A, 1_000, 900)) == str(discovery.discover().blocked[A])
 
 
 @pytest.mark.parametrize(

@@ -452,6 +452,17 @@ def test_a_partition_that_a_task_found_blocked_is_shown_at_once(harness: Tracker
     assert 1_000.0 == (status.problem and status.problem.since) == status.since
 
 
+def test_a_partition_that_a_task_found_cut_is_not_blocked_yet(harness: TrackerHarness) -> None:
+    """Its topic may have been created again, or out.of.range may go on: the next discovery decides."""
+    begin(harness, at(A, 40))
+    metadata = str(OffsetMetadata(cut=30))
+
+    harness.tracker.round_ended([Receipt(A, 0, 40, outcome=Outcome.BLOCKED, error="cut", metadata=metadata)], 10.0)
+
+    status = harness.snapshot.partitions[A]
+    assert (PartitionState.FAILED, "cut") == (status.state, str(status.problem))
+
+
 def test_an_open_transaction_has_an_age(harness: TrackerHarness) -> None:
     """It begins when records first wait behind the last stable offset, and again whenever that offset moves."""
 
