@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from logging.handlers import BufferingHandler
 from typing import Any
@@ -26,6 +27,7 @@ from app.kafka.topics import KafkaTopics
 OFFSETS_TOPIC = "__consumer_offsets"
 # librdkafka reports the request versions that a broker supports only in its log.
 _REQUEST = re.compile(r"(?P<broker>\S+):\s+ApiKey (?P<name>\w+) \(\d+\) Versions \d+\.\.(?P<newest>\d+)")
+_AFTER_ALL_REQUESTS = re.compile(r"(?P<broker>\S+):\s+Feature ")
 _LOG_SECONDS = 0.2
 MOST_LINES = 1 << 20
 
@@ -166,10 +168,17 @@ def _describe(connection: AdminConnection, group: str, *, rights: bool = False) 
 
 
 def versions(said: Collection[str]) -> dict[str, int]:
-    """Return the newest version of each request that all brokers support, from librdkafka's feature log."""
-    newest: dict[str, dict[str, int]] = {}
+    """
+    Return the newest version of each request that all brokers support, from librdkafka's feature log.
+
+    A broker whose list the log has only in part (it connected a moment ago) does not count.
+    """
+    newest: defaultdict[str, dict[str, int]] = defaultdict(dict)
+    complete: list[dict[str, int]] = []
     for line in said:
         if found := _REQUEST.search(line):
-            newest.setdefault(found["broker"], {})[found["name"]] = int(found["newest"])
-    everywhere = set.intersection(*map(set, newest.values())) if newest else set()
-    return {name: min(each[name] for each in newest.values()) for name in sorted(everywhere)}
+            newest[found["broker"]][found["name"]] = int(found["newest"])
+        elif found := _AFTER_ALL_REQUESTS.search(line):
+            complete.append(newest[found["broker"]])
+    everywhere = set.intersection(*map(set, complete)) if complete else set()
+    return {name: min(each[name] for each in complete) for name in sorted(everywhere)}

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from app.kafka.cluster import versions
 
 LINES = [
     "APIVERSION [rdkafka#producer-5] [thrd:a:1/bootstrap]: a:1/bootstrap: Broker API support:",
     "APIVERSION [rdkafka#producer-5] [thrd:a:1/bootstrap]: a:1/bootstrap:   ApiKey Produce (0) Versions 0..13",
     "APIVERSION [rdkafka#producer-5] [thrd:a:1/bootstrap]: a:1/bootstrap:   ApiKey OffsetFetch (9) Versions 1..10",
+    "APIVERSION [rdkafka#producer-5] [thrd:a:1/bootstrap]: a:1/bootstrap:  Feature LZ4: Produce (1..32767) supported by broker",
     "APIVERSION [rdkafka#producer-5] [thrd:b:1/2]: b:1/2:   ApiKey Produce (0) Versions 0..11",
     "APIVERSION [rdkafka#producer-5] [thrd:b:1/2]: b:1/2:  Feature LZ4: Produce (1..32767) supported by broker",
 ]
@@ -16,7 +19,13 @@ LINES = [
 def test_the_oldest_broker_counts() -> None:
     """A request counts only if every broker supports it."""
     assert {"Produce": 11} == versions(LINES)
-    assert {"OffsetFetch": 10, "Produce": 13} == versions(LINES[:3])
+    assert {"OffsetFetch": 10, "Produce": 13} == versions(LINES[:4])
+
+
+@pytest.mark.parametrize("lines", range(4, len(LINES)))
+def test_a_list_that_is_not_complete(lines: int) -> None:
+    """A broker that connected a moment ago has said a part of what it supports. It does not count."""
+    assert {"OffsetFetch": 10, "Produce": 13} == versions(LINES[:lines])
 
 
 def test_nothing_is_said() -> None:
