@@ -82,7 +82,11 @@ def search(seeds: Iterable[int], arm: str = "honest", *, until_found: bool = Fal
 
 @contextmanager
 def _rarely_collected() -> Iterator[None]:
-    """Collect garbage after 50,000 new objects, not 700, and never look at what is loaded: that took time in each schedule."""
+    """
+    Collect garbage after 50,000 new objects, not 700, and never look at what is loaded: that took time in each schedule.
+
+    What is loaded stays exempt: `gc.unfreeze` would also undo what the session of tests has exempted.
+    """
     often = gc.get_threshold()
     gc.collect()
     gc.freeze()
@@ -91,7 +95,6 @@ def _rarely_collected() -> Iterator[None]:
         yield
     finally:
         gc.set_threshold(*often)
-        gc.unfreeze()
 
 
 def shrunk(plan: Plan, name: str, arm: str = "honest") -> Plan:
