@@ -28,9 +28,9 @@ class Real:
     def topic(self, partitions: int = 1) -> str:
         return self._topics("records", partitions)
 
-    def producer(self, transactional_id: str | None = None) -> Any:
+    def producer(self, transactional_id: str | None = None, **more: Any) -> Any:
         own = {} if transactional_id is None else {"transactional.id": transactional_id}
-        return Producer({**self._common, **own, "linger.ms": 0}, logger=settings.SILENT)
+        return Producer({**self._common, **own, "linger.ms": 0, **more}, logger=settings.SILENT)
 
     def consumer(self, isolation: str = "read_committed", **own: Any) -> Any:
         usual = {"group.id": self.name, "enable.partition.eof": True, "enable.auto.commit": False}

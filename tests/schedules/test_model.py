@@ -30,9 +30,9 @@ class Model:
     def topic(self, partitions: int = 1) -> str:
         return self.cluster.create("topic", partitions).name
 
-    def producer(self, transactional_id: str | None = None) -> Any:
+    def producer(self, transactional_id: str | None = None, **settings: Any) -> Any:
         own = {} if transactional_id is None else {"transactional.id": transactional_id}
-        return FakeProducer({"bootstrap.servers": BOOTSTRAP, **own})
+        return FakeProducer({"bootstrap.servers": BOOTSTRAP, **own, **settings})
 
     def consumer(self, isolation: str = "read_committed", **settings: Any) -> Any:
         usual = {"bootstrap.servers": BOOTSTRAP, "group.id": self.name, "enable.partition.eof": True}

@@ -106,7 +106,7 @@ def test_a_schedule_repeats(seed: int) -> None:
 
 def test_a_failing_schedule_is_shrunk_and_told() -> None:
     """What is left still fails, and a person can read who did what, and when."""
-    plan = Plan.of(24)
+    plan = Plan.of(25)
     with installed(), ARMS["offset-outside"]():
         name = plan.run().anomalies[0].name
 

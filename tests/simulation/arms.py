@@ -13,8 +13,10 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from dataclasses import replace
 from typing import Any
 
+from app.driver.owners import Owners
 from app.executor.lane.states import Closed, Opened
 from app.kafka import settings, writers
+from app.kafka.acknowledged import AcknowledgedWriter
 from app.kafka.consumer import TaskConsumer
 from app.kafka.writers import TransactionalWriter
 from app.model import NO_EPOCH, CommittedOffset, OffsetRange, Partition
@@ -95,6 +97,16 @@ def _offset_outside() -> AbstractContextManager[None]:
     return _replaced(TransactionalWriter, "commit", commit)
 
 
+def _offset_early() -> AbstractContextManager[None]:
+    """Wrong: at least once, the offset is saved before the records are acknowledged."""
+    return _replaced(AcknowledgedWriter, "_acknowledge", lambda *_: None)
+
+
+def _rivals_ignored() -> AbstractContextManager[None]:
+    """Wrong: a driver does not look whether a later run works for its group."""
+    return _replaced(Owners, "observe", lambda *_: None)
+
+
 def _dead_letters_outside() -> AbstractContextManager[None]:
     """Wrong: dead letters are written outside the transaction."""
 
@@ -155,6 +167,8 @@ ARMS: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
     "random-ids": _random_ids,
     "offset-first": _offset_first,
     "offset-outside": _offset_outside,
+    "offset-early": _offset_early,
+    "rivals-ignored": _rivals_ignored,
     "dead-letters-outside": _dead_letters_outside,
     "rewound-again": _rewound_again,
     "cuts-ignored": _cuts_ignored,

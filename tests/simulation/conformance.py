@@ -29,7 +29,7 @@ class Kafka(Protocol):
     def topic(self, partitions: int = 1) -> str:
         """Create a topic."""
 
-    def producer(self, transactional_id: str | None = None) -> Any:
+    def producer(self, transactional_id: str | None = None, **settings: Any) -> Any:
         """Make a producer."""
 
     def consumer(self, isolation: str = COMMITTED, **settings: Any) -> Any:
@@ -363,6 +363,40 @@ def an_offset_outside_the_log_is_an_error(kafka: Kafka) -> None:
     consumer.close()
 
 
+def a_purged_record_is_reported(kafka: Kafka) -> None:
+    """Without a transaction that is the only word about it."""
+    topic, reported = kafka.topic(), list[int]()
+
+    def note(error: KafkaError, _: object) -> None:
+        reported.append(error.code())
+
+    settings: dict[str, Any] = {"linger.ms": 60_000, "enable.idempotence": True, "on_delivery": note}
+    producer = kafka.producer(**settings)
+    producer.produce(topic, b"never sent", partition=0)
+    assert 1 == len(producer)
+
+    producer.purge()
+    producer.poll(0)
+
+    assert ([KafkaError._PURGE_QUEUE], 0) == (reported, len(producer))
+    assert [] == values(kafka, topic)
+
+
+def a_record_without_a_timestamp_is_written_as_now(kafka: Kafka) -> None:
+    """The timestamp 0 means none to librdkafka."""
+    topic, consumer, times = kafka.topic(), kafka.consumer(), list[int]()
+    write(kafka.producer(), topic, b"any")
+    consumer.assign([TopicPartition(topic, 0, 0)])
+
+    def read() -> bool:
+        times.extend(message.timestamp()[1] for message in consumer.consume(1, 0.2) if message.error() is None)
+        return bool(times)
+
+    kafka.until(read, "the record")
+    consumer.close()
+    assert times[0] > 1_700_000_000_000
+
+
 CASES: Sequence[Callable[[Kafka], None]] = (
     a_later_owner_fences_the_earlier_one,
     a_fenced_producer_is_fatal,
@@ -380,4 +414,6 @@ CASES: Sequence[Callable[[Kafka], None]] = (
     an_offset_can_be_committed_without_a_transaction,
     an_end_follows_the_last_record_and_its_marker,
     an_offset_outside_the_log_is_an_error,
+    a_purged_record_is_reported,
+    a_record_without_a_timestamp_is_written_as_now,
 )

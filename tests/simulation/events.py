@@ -334,6 +334,7 @@ def _audit(sim: Any, _: Event) -> None:
 
 def _compare(sim: Any, clients: Clients) -> None:
     """Do what `winnow audit` does, and let the judge compare."""
+    sim.judge.look()
     seen, again = set(sim.judge.seen), set(sim.judge.again)
     scope = Scope.of(sim.config, clients, 0, None, None)
     source, output = (start.records(each, sim.config.group_id) for each in (sim.config.kafka, sim.config.output_kafka))
@@ -479,5 +480,4 @@ _HAPPENS: dict[What, Callable[[Any, Event], None]] = {
     What.REPLAY: _replay,
     What.AUDIT: _audit,
     What.GROUP_LEADERLESS: _group_leaderless,
-    What.SINK_LEADERLESS: _sink_leaderless,
 }

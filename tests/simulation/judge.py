@@ -7,6 +7,7 @@ client can read.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -54,6 +55,7 @@ class Judge:
         sink: the cluster of sink, dead letters and offsets.
         topics: the source, the sink, and the dead letters.
         stands_for: returns the partition under which the offset of a source partition is stored.
+        repeats: whether lines may come again, and an offset may go back, because some service works at least once.
     """
 
     def __init__(
@@ -65,11 +67,13 @@ class Judge:
         topics: tuple[str, str, str],
         stands_for: Callable[[Partition], Partition],
         history: History,
+        repeats: bool = False,
     ) -> None:
         self._source, self._sink, self._group = source, sink, group
         self._raw, self._outputs = topics[0], topics[1:]
         self._stands_for = stands_for
         self._history = history
+        self._repeats = repeats
         self.anomalies: list[Anomaly] = []
         self.seen: dict[Identity, str] = {}
         self.again: set[Identity] = set()
@@ -101,6 +105,8 @@ class Judge:
         """Records that no reader need get: Kafka has deleted them, or an operator has passed them over."""
         self.may_come_again: set[Identity] = set()
         """Records that an operator has made come again."""
+        self._settled: Mapping[int, int] = {}
+        """The number of each partition's first record that must not come again although services work at least once."""
         sink.marked = self._marked
         sink.offset_sent = self._with_offset.add
         sink.skipped = self._skipped
@@ -125,6 +131,8 @@ class Judge:
         if not isinstance(place, Partition):
             self._look_at_offsets()
         elif place.topic in self._outputs:
+            if self._repeats:
+                self.look()
             self._look(self._sink.log(place))
 
     def _skipped(self, place: Partition | str, serials: set[int], fate: Fate) -> None:
@@ -156,9 +164,19 @@ class Judge:
             if stored is None:
                 continue
             before = self._stored.get(partition, 0)
-            if stored.offset < before and partition not in self.asked:
+            if stored.offset < before and partition not in self.asked and not self._repeats:
                 self.found("offset moved back", f"{partition}: from {before} to {stored.offset}")
             self._stored[partition] = stored.offset
+
+    def look(self) -> None:
+        """
+        Read on in all outputs, because what is written outside transactions is readable without a marker.
+
+        The dead letters come first: a replayed line follows its dead letter.
+        """
+        for name in reversed(self._outputs):
+            for log in self._sink.topics[name].logs:
+                self._look(log)
 
     def _look(self, log: Log) -> None:
         """Read on in the sink or the dead letters, up to the last stable offset."""
@@ -180,7 +198,9 @@ class Judge:
             self.again.add(who)
             if who in self.in_gaps:
                 self.doubled_in_gaps.add(who)
-            if who in self.may_come_again:
+            if who in self.may_come_again or (
+                self._repeats and who.number < self._settled.get(who.partition, math.inf)
+            ):
                 return None
             return self.found("duplicated", f"{who.partition}:{who.number} at {self.seen[who]} and {where}")
         self.seen[who] = where
@@ -219,6 +239,7 @@ class Judge:
             seen: the records that readers had got when it began.
             again: those that they had got more than once.
         """
+        self.look()
         told: dict[Defect, set[Identity]] = {defect: set() for defect in Defect}
         for each in findings:
             if each.origin is not None and (who := self._at(*each.origin)):
@@ -274,8 +295,13 @@ class Judge:
 
     # The end
 
+    def settle(self, written: Mapping[int, int]) -> None:
+        """Expect what is written from now on once: no service shares a partition with another any more."""
+        self._settled = dict(written)
+
     def drained(self) -> bool:
         """Return whether everything readable is done, and no transaction is open."""
+        self.look()
         group = self._sink.groups[self._group]
         if group.pending or any(log.ongoing for name in self._outputs for log in self._sink.topics[name].logs):
             return False
@@ -308,9 +334,7 @@ class Judge:
 
     def conclude(self) -> None:
         """Compare the outputs with the source, once it is drained."""
-        for name in self._outputs:
-            for log in self._sink.topics[name].logs:
-                self._look(log)
+        self.look()
         for log in self._source.topics[self._raw].logs:
             for who, offset in self._readable(log):
                 if who not in self.seen and who in self.in_gaps:

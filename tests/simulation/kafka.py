@@ -21,6 +21,7 @@ from typing import NamedTuple, Protocol
 from confluent_kafka import KafkaError
 
 from app.model import Partition
+from tests.simulation.scheduler import EPOCH
 
 LAST_EPOCH = 32_766
 NO_SERIAL = 0
@@ -39,6 +40,11 @@ UNKNOWN_MAPPING = KafkaError.INVALID_PRODUCER_ID_MAPPING
 OUT_OF_ORDER = KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER
 UNSTABLE = KafkaError.UNSTABLE_OFFSET_COMMIT
 UNKNOWN_TOPIC = KafkaError.UNKNOWN_TOPIC_OR_PART
+
+
+def milliseconds(now: float) -> int:
+    """Return the timestamp of a simulated time."""
+    return int((EPOCH + now) * 1000)
 
 
 class Clock(Protocol):
@@ -146,8 +152,8 @@ class Log:
         for each in batch.records:
             each.producer = batch.producer
             each.fate = Fate.OPEN if in_transaction else Fate.COMMITTED
-            if self.append_time:
-                each.timestamp = int(now * 1000)
+            if self.append_time or not each.timestamp:  # librdkafka reads 0 as "now"
+                each.timestamp = milliseconds(now)
             self.append(each)
         return OK
 
@@ -489,7 +495,7 @@ class Cluster:
     def write(self, partition: Partition, *values: bytes | None) -> None:
         """Append records without a producer."""
         for value in values:
-            self.log(partition).append(Entry(value, timestamp=int(self.clock.now * 1000)))
+            self.log(partition).append(Entry(value, timestamp=milliseconds(self.clock.now)))
 
     def commit_in(self, group: str, batch: Batch, offsets: Mapping[Partition, Stored]) -> Code:
         """Answer TxnOffsetCommit."""

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum, auto
 from functools import partial
+from itertools import chain
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -157,6 +158,8 @@ class FakeProducer(Client):
         self._pumping = False
         self._waiting: list[Any] = []
         """The threads that wait for the next answer."""
+        self._undelivered: list[Entry] = []
+        """Records that failed, and whose delivery reports have not been taken."""
 
     def __len__(self) -> int:
         return sum(map(len, self._queue.values())) + (len(self._flying[1]) if self._flying else 0)
@@ -349,6 +352,7 @@ class FakeProducer(Client):
 
             self._scheduler.after(self._jittered(self._backoff), again, self._process)
         else:
+            self._undelivered += records
             self._flying = None
             self._fail(answer)
         self._tell()
@@ -365,8 +369,23 @@ class FakeProducer(Client):
             self._error, self._phase = KafkaError(code, "lost", fatal=True), Phase.FATAL
         else:
             self._error, self._phase = KafkaError(code, "lost", txn_requires_abort=True), Phase.BROKEN
-        self._queue.clear()
+        self._drop_queue()
         self._tell()
+
+    def _drop_queue(self) -> None:
+        self._undelivered += chain.from_iterable(self._queue.values())
+        self._queue.clear()
+
+    def poll(self, timeout: float = 0) -> None:
+        super().poll(timeout)
+        self._report()
+
+    def _report(self) -> None:
+        """Call back for each record that failed, as outside transactions it is the only word about it."""
+        failed, self._undelivered = self._undelivered, []
+        if (report := self._config.get("on_delivery")) is not None:
+            for _ in failed:
+                report(self._error, None)
 
     def flush(self, timeout: float = -1) -> int:
         self._scheduler.refuse_if_dead()
@@ -376,13 +395,16 @@ class FakeProducer(Client):
             if (left := until - self._scheduler.now) <= 0:
                 break
             self._wait(left)
+        self._report()
         return len(self)
 
     def purge(self, *, blocking: bool = True) -> None:  # confluent-kafka's
         lost = len(self)
-        self._queue.clear()
-        self._flying = None
-        if lost and self._phase is Phase.OPEN:
+        self._drop_queue()
+        if self._flying is not None:
+            self._undelivered += self._flying[1]
+            self._flying = None
+        if lost and (self._phase is Phase.OPEN or self.name is None):
             self._error, self._phase = KafkaError(-152, "purged", txn_requires_abort=True), Phase.BROKEN
         self._tell()
 

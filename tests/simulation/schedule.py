@@ -18,7 +18,7 @@ from app.errors import NotUsable, PartitionError, Unreachable, WinnowError
 from app.executor.clients import ClientFactory
 from app.kafka.backend import PLAIN
 from app.kafka.clients import TaskClients
-from app.model import Assignment, Partition
+from app.model import Assignment, Guarantee, Partition
 from app.status.snapshot import About
 from tests.simulation import librdkafka, scheduler
 from tests.simulation.events import unblock
@@ -56,6 +56,7 @@ class Running:
     process: Process
     stop: Stop
     generation: int
+    stands_by: bool
     rounds: SimRounds | None = None
     tracker: StatusTracker | None = None
     killed: bool = False
@@ -87,6 +88,10 @@ class Result:
     """What the services that still ran told at the end."""
 
 
+ONCE, AGAIN = Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE
+GUARANTEES = (ONCE,), (AGAIN,), (ONCE, AGAIN), (AGAIN, ONCE)
+
+
 @dataclass(frozen=True)
 class Setting:
     """
@@ -101,6 +106,7 @@ class Setting:
         offsets_minutes: how long the brokers keep offsets.
         hurried: whether coordinators abort open transactions after two seconds.
         slow: whether workers take a minute to start.
+        guarantees: that of each generation; after the last one they begin anew.
     """
 
     slots: int = 2
@@ -111,6 +117,12 @@ class Setting:
     hurried: bool = False
     offsets_minutes: int = 10_080
     slow: bool = False
+    guarantees: tuple[Guarantee, ...] = (Guarantee.EXACTLY_ONCE,)
+
+    @property
+    def repeats(self) -> bool:
+        """Whether some service works at least once."""
+        return Guarantee.AT_LEAST_ONCE in self.guarantees
 
     @classmethod
     def of(cls, seed: int) -> Setting:
@@ -123,6 +135,7 @@ class Setting:
             first_epoch=LAST_EPOCH - 3 if rng.random() < 0.1 else 0,
             hurried=rng.random() < 0.1,
             slow=rng.random() < 0.02,
+            guarantees=rng.choices(GUARANTEES, (85, 5, 5, 5))[0],
         )
 
 
@@ -139,6 +152,7 @@ def _config(generation: int, setting: Setting) -> Config:
             f"kafka.bootstrap.servers={HERE}",
             "http.enabled=false",
             f"generation={generation}",
+            f"delivery.guarantee={setting.guarantees[generation % len(setting.guarantees)]}",
             f"out.of.range={setting.out_of_range}",
             f"round.interval={setting.round_interval}",
             "parser.engine=plain",  # only a replay or an audit makes this parser, and never calls it
@@ -163,7 +177,7 @@ class Simulation:
         self.world = World(self.scheduler, self.network, self.history, {HERE: self.source, THERE: self.sink})
         self.services: list[Running] = []
         self.goes_on = True
-        """Whether services are started again; at the end they are stopped."""
+        """Whether a killed service is started again."""
         self.source.create(RAW, 2)
         self.sink.create(CLEAN, 2)
         self.sink.create(DEAD, 1)
@@ -175,6 +189,7 @@ class Simulation:
             topics=(RAW, CLEAN, DEAD),
             stands_for=self.stands_for,
             history=self.history,
+            repeats=setting.repeats,
         )
         self.written: dict[int, int] = {}
         self.ends: dict[Partition, int] = {}
@@ -246,7 +261,7 @@ class Simulation:
     def start_service(self, generation: int = 0, *, stand_by: bool = False) -> Running:
         """Start a service in a process of its own."""
         name = f"s{len(self.services) + 1}"
-        running = Running(name, Process(name), Stop(), generation)
+        running = Running(name, Process(name), Stop(), generation, stand_by)
         self.services.append(running)
         self.judge.memory_is_lost()
         self.history.note(name, "starts", f"generation {generation}{', standing by' if stand_by else ''}")
@@ -351,7 +366,7 @@ class Simulation:
         self._heal()
         if self.judge.hangs:
             self._write_to_all()
-        if self._drains():
+        if self._drains() and self._settles():
             self._stop()
             self.judge.conclude()
 
@@ -362,6 +377,33 @@ class Simulation:
                 number = self.written.get(log.partition.number, 0)
                 self.written[log.partition.number] = number + 1
                 self.source.write(log.partition, line(log.partition.number, number, good=good))
+
+    def _settles(self) -> bool:
+        """
+        Return whether new lines come once as soon as a single service works; all but one must end by themselves.
+
+        A worker that another has replaced learns that at its next save, so the lines of one save may still come twice.
+        """
+        if not self.setting.repeats or self.setting.slow:  # a round whose workers start slowly may be killed any time
+            return True
+        self.goes_on = False
+        until = self.scheduler.now + LONGEST_SECONDS
+        while len(self._at_work()) > 1 and not self._gave_up():
+            if self.scheduler.now > until:
+                self.judge.found("two services", f"{' and '.join(each.name for each in self._at_work())} both work on")
+                return False
+            self.scheduler.sleep(LOOK_SECONDS)
+        self._write_to_all()
+        if not self._drains():
+            return False
+        self.judge.settle(self.written)
+        self._write_to_all()
+        return self._drains()
+
+    def _at_work(self) -> list[Running]:
+        """Return the services that work or will: not those that stand by, asked to or beside a later generation."""
+        newest = max((each.generation for each in self.alive), default=0)
+        return [each for each in self.alive if each.rounds or (each.generation == newest and not each.stands_by)]
 
     def _gave_up(self) -> bool:
         return self.scheduler.gave_up

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 SCHEDULES = 5_000
-"""All together; one takes 25 ms of CPU time."""
+"""All together; one takes about 30 ms of CPU time."""
 PATIENT = pytest.mark.timeout(3_000)
 """Half of them take more than a minute of CPU time, and a busy machine gives little of it."""
 

@@ -25,7 +25,7 @@ import app.kafka
 import app.kafka.plain
 import app.operate
 from app.executor.parse import parse
-from app.runtime import Runtime
+from app.runtime import REAL, Runtime
 from tests.simulation import librdkafka, scheduler
 from tests.simulation.scheduler import EPOCH, Scheduler, SimExecutor, SimFuture, SimLocal, SimThreading, SimTime
 
@@ -75,6 +75,7 @@ REPLACED = {
     id(time.sleep): SimTime.sleep,
     id(time.time): SimTime.time,
     id(time.monotonic): SimTime.monotonic,
+    id(REAL): SimRuntime(SimTime.monotonic, wall_clock, SimExecutor),
 }
 """What replaces a class, a function or a module, wherever a module has it under a name or a function as a default."""
 UNTOUCHED = ("app.kafka.bulk", "app.embedded", "app.demo", "app.cli", "app.spark")
@@ -124,8 +125,6 @@ def installed() -> Iterator[None]:
     replace(sys.modules["app.executor.task"], "_no_garbage_collection", nullcontext)
     replace(sys.modules["app.executor.task"], "parsing", lambda parser, *_: nullcontext(partial(parse, parser)))
     replace(sys.modules["app.kafka.admin"], "objection", lambda *_: None)
-    for module in ("app.kafka.offsets", "app.kafka.dead_letter_replay"):
-        replace(sys.modules[module], "REAL", SimRuntime(SimTime.monotonic, wall_clock, SimExecutor))
     replace(sys.modules["app.watchdog"], "_of_thread", SimLocal())
     replace(sys.modules["app.events"].Event, "log", _log)
     try:
