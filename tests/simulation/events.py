@@ -279,8 +279,8 @@ def _slow_markers(sim: Any, event: Event) -> None:
 
 
 def _leaderless(sim: Any, event: Event, log: Log) -> None:
-    if log in sim.outputs and sim.setting.first_epoch:
-        return  # nothing of ours ends a transaction that hangs once its producer id has run out
+    if log in sim.outputs and sim.setting.hangs_for_good:
+        return
     log.has_leader = False
     sim.scheduler.after(event.seconds, log.gets_leader)
 
@@ -349,8 +349,8 @@ def _compare(sim: Any, clients: Clients) -> None:
 def _group_leaderless(sim: Any, event: Event) -> None:
     """Let the partition of the group's offsets lose its leader; markers are skipped."""
     group = sim.sink.groups["g"]
-    if sim.setting.first_epoch:
-        return  # as above
+    if sim.setting.hangs_for_good:
+        return
     group.has_coordinator = False
     sim.scheduler.after(min(event.seconds, 5.0), lambda: setattr(group, "has_coordinator", True))
 

@@ -124,6 +124,11 @@ class Setting:
         """Whether some service works at least once."""
         return Guarantee.AT_LEAST_ONCE in self.guarantees
 
+    @property
+    def hangs_for_good(self) -> bool:
+        """Whether nothing of ours may end a transaction that hangs: its producer id has run out, or none follows."""
+        return bool(self.first_epoch) or self.repeats
+
     @classmethod
     def of(cls, seed: int) -> Setting:
         rng = random.Random(f"setting {seed}")
@@ -263,7 +268,6 @@ class Simulation:
         name = f"s{len(self.services) + 1}"
         running = Running(name, Process(name), Stop(), generation, stand_by)
         self.services.append(running)
-        self.judge.memory_is_lost()
         self.history.note(name, "starts", f"generation {generation}{', standing by' if stand_by else ''}")
 
         def main() -> None:
@@ -380,15 +384,15 @@ class Simulation:
 
     def _settles(self) -> bool:
         """
-        Return whether new lines come once as soon as a single service works; all but one must end by themselves.
+        Return whether new lines come once when a single service is left; all others must end by themselves.
 
-        A worker that another has replaced learns that at its next save, so the lines of one save may still come twice.
+        A lane that another has replaced learns that at its next save, so the lines of one save may still come twice.
         """
         if not self.setting.repeats or self.setting.slow:  # a round whose workers start slowly may be killed any time
             return True
         self.goes_on = False
         until = self.scheduler.now + LONGEST_SECONDS
-        while len(self._at_work()) > 1 and not self._gave_up():
+        while (len(self._at_work()) > 1 or self._orphans()) and not self._gave_up():
             if self.scheduler.now > until:
                 self.judge.found("two services", f"{' and '.join(each.name for each in self._at_work())} both work on")
                 return False
@@ -399,6 +403,10 @@ class Simulation:
         self.judge.settle(self.written)
         self._write_to_all()
         return self._drains()
+
+    def _orphans(self) -> list[Process]:
+        """Return the workers that have outlived their driver."""
+        return [worker for each in self.services if each.over and each.rounds for worker in each.rounds.alive]
 
     def _at_work(self) -> list[Running]:
         """Return the services that work or will: not those that stand by, asked to or beside a later generation."""
