@@ -21,6 +21,7 @@ from app.kafka.ages import KafkaAges, KafkaFirstRecords
 from app.kafka.backend import expected_backend, explain_backend, librdkafka
 from app.kafka.cluster import KafkaCluster, KafkaGroup
 from app.kafka.companions import KafkaPlaceholders
+from app.kafka.cuts import KafkaCuts
 from app.kafka.failures import KAFKA, SINK
 from app.kafka.fence import KafkaFence
 from app.kafka.properties import OWNED
@@ -65,6 +66,7 @@ def clients(config: Config, runtime: Runtime = REAL) -> Clients:
         offsets=store,
         mirrors=mirrors_of_the_driver(config.mirrors, here, store),
         ages=KafkaAges(config.kafka, group, topics) if config.http.enabled else AgesUnknown(),
+        cuts=KafkaCuts(config.kafka, group),
         placeholders=KafkaPlaceholders(sink, placeholder) if placeholder else None,
         copies=open_store(Plugin("kafka"), here) if in_kafka_too else None,
         pauses=PauseMark(marks, config.sink.topic, others),

@@ -8,7 +8,17 @@ from typing import Protocol
 
 from app.cures import KafkaTools
 from app.facts import BrokerFacts, TopicFacts
-from app.model import Assignment, Destination, FirstWaiting, Partition, Pause, Receipt, Topic, Watermarks
+from app.model import (
+    Assignment,
+    Destination,
+    FirstWaiting,
+    LastRead,
+    Partition,
+    Pause,
+    Receipt,
+    Topic,
+    Watermarks,
+)
 from app.offsets.contract import OffsetStore, TransactionalOffsetStore
 from app.offsets.mirrors import Mirrors
 from app.runtime import REAL, Timings
@@ -126,6 +136,24 @@ class AgesUnknown:
         return {}
 
 
+class Cuts(Protocol):
+    """Tells where logs were truncated."""
+
+    def find(self, partition: Partition, last: LastRead) -> int | None:
+        """
+        Return where a log was truncated before the end of the last record read; None if it is unknown.
+
+        Raises Unreachable if Kafka is not responding, and NotUsable if an operator must act.
+        """
+
+
+class CutsUnknown:
+    """Cuts of which none is known."""
+
+    def find(self, partition: Partition, last: LastRead) -> None:  # the protocol's
+        """Know nothing."""
+
+
 class Placeholders(Protocol):
     """
     Creates the topics that hold the source's offsets on the sink's own cluster; see `app.kafka.companions`.
@@ -163,6 +191,7 @@ class Clients:
     mirrors: Mirrors = field(default_factory=Mirrors)
     placeholders: Placeholders | None = None
     ages: Ages = field(default_factory=AgesUnknown)
+    cuts: Cuts = field(default_factory=CutsUnknown)
     copies: OffsetStore | None = None
     clusters: tuple[InspectedCluster, InspectedCluster] | None = None
     timings: Timings = REAL.timings

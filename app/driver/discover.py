@@ -69,6 +69,7 @@ class Discovery:
         """
         found = self._source_offsets(stable=stable)
         offsets = found.offsets
+        self._remember(offsets)
         starts = self._starts(offsets)
         ranges: dict[Partition, OffsetRange] = {}
         blocked: dict[Partition, Blocked] = {each: Leaderless(each) for each in sorted(found.unreadable)}
@@ -78,7 +79,6 @@ class Discovery:
                 ranges[partition] = self._decide(at, starts)
             except Blocked as error:
                 blocked[partition] = error
-        self._remember(offsets)
         self._clients.mirrors.put_all(_readable(found.committed))
         lost = {each: skipped(offsets[each], ranges[each], self._cut(offsets[each])) for each in ranges}
         again = {each: rewound(offsets[each], ranges[each]) for each in ranges}
@@ -133,8 +133,18 @@ class Discovery:
     def _remember(self, offsets: Mapping[Partition, PartitionOffsets]) -> None:
         self._last_seen = offsets
         for partition, at in offsets.items():
-            if at.committed is not None and (cut := self._cut(at)) is not None:
-                self._cuts[partition] = at.committed, cut
+            if at.committed is None or (cut := self._cut(at)) is None:
+                continue
+            known, _ = self._cuts.get(partition, (None, None))
+            found = None if known == at.committed else self._found_by_epoch(at)
+            self._cuts[partition] = at.committed, cut if found is None else min(cut, found)
+
+    def _found_by_epoch(self, at: PartitionOffsets) -> int | None:
+        """Return where the log was truncated. It may have grown again since, so its end may be past that."""
+        metadata = OffsetMetadata.parse(at.committed.metadata if at.committed else "")
+        if metadata.cut is not None or metadata.read is None:
+            return None
+        return self._clients.cuts.find(at.partition, metadata.read)
 
     def _cut(self, at: PartitionOffsets) -> int | None:
         committed, cut = self._cuts.get(at.partition, (None, None))

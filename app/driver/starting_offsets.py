@@ -113,8 +113,8 @@ def cut_of(at: PartitionOffsets, remembered: int | None) -> int | None:
     """
     Return the lowest end seen below the committed offset of a truncated partition; None if there was none.
 
-    A truncated partition grows again. Once it has passed the committed offset, only the driver's memory shows the cut.
-    A task detects it by the leader epoch stored with the offset (`app.executor.lane`), and stores it for any driver.
+    A truncated partition grows again. While it ends below the committed offset, the driver finds the cut by the leader
+    epoch that is stored with the offset, and remembers it. Later, a task finds it, and stores it for any driver.
     """
     if at.committed is None:
         return None

@@ -102,18 +102,10 @@ class TaskConsumer(ABC):
         self._client.incremental_assign([at])
         if epoch != NO_EPOCH:
             # After an assignment, librdkafka 2.16 checks the epoch only when the leader changes; a seek checks it now.
-            self._seek(partition, at)
-
-    def _seek(self, partition: Partition, at: TopicPartition) -> None:
-        """Seek as soon as the partition is active: its last stop may take a few more microseconds (_STATE)."""
-        deadline = time.monotonic() + SEEK_SECONDS
-        while True:
             try:
-                return self._client.seek(at)
+                seek(self._client, at)
             except KafkaException as error:
-                if time.monotonic() > deadline:
-                    raise of_partition(error, partition, "beginning to read") from error
-            time.sleep(SEEK_PAUSE)
+                raise of_partition(error, partition, "beginning to read") from error
 
     def stop(self, partition: Partition) -> None:
         """Stop reading a partition and drop what was fetched ahead."""
@@ -138,3 +130,20 @@ class TaskConsumer(ABC):
         self._refused_at = None
         if records:
             self.batch_size = min(self.max_records, max(1, CHUNK_BYTES * records // (size + 1)))
+
+
+def seek(consumer: Consumer, at: TopicPartition) -> None:
+    """
+    Seek as soon as the partition is active: its last stop may take a few more microseconds (_STATE).
+
+    Raises:
+        KafkaException: librdkafka refuses.
+    """
+    deadline = time.monotonic() + SEEK_SECONDS
+    while True:
+        try:
+            return consumer.seek(at)
+        except KafkaException:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(SEEK_PAUSE)

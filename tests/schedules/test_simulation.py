@@ -58,6 +58,17 @@ def test_a_cut_log_whose_start_is_the_committed_offset_is_read_on() -> None:
     assert not any(result.anomalies for result in results)
 
 
+def test_a_new_driver_goes_on_where_the_log_was_cut() -> None:
+    """It sees only the end of a log that has grown again, below the offset. A task tells where the cut is."""
+    killed = Event(2.00, What.KILL_DRIVER, seconds=1.0), Event(2.05, What.KILL_TASK)
+    moves = [*killed, Event(2.1, What.TRUNCATION, which=2), Event(2.2, What.WRITE, detail="1")]
+
+    with installed():
+        results = [Plan(seed, Setting(1, out_of_range="nearest"), moves).run() for seed in range(3)]
+
+    assert not any(result.anomalies for result in results)
+
+
 RESTART = Event(2.0, What.KILL_DRIVER, seconds=0.1)
 ENDED_ALONE = {
     "its offset is moved back between plan and open": (RESTART, Event(2.3, What.MOVED_BACK)),

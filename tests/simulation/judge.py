@@ -231,8 +231,8 @@ class Judge:
         """
         Compare an audit with what readers got: it must report each record that is lost or doubled, and no other as such.
 
-        Where a log was cut, an earlier record may have left a dead letter with the offset of a lost one. The audit then
-        reports the lost one as changed.
+        Where a log was cut, an earlier record may have left a dead letter with the offset of a later one. The audit then
+        reports the later one as changed or doubled.
 
         Args:
             judged: what it had to judge completely.
@@ -241,10 +241,13 @@ class Judge:
         """
         self.look()
         told: dict[Defect, set[Identity]] = {defect: set() for defect in Defect}
+        twice_used: set[Identity] = set()
         for each in findings:
             if each.origin is not None and (who := self._at(*each.origin)):
                 told[each.kind].add(who)
-        wrong = (told[Defect.LOST] & set(seen)) | (told[Defect.DOUBLED] - self.again)
+                if each.origin.offset < self._cuts.get(each.origin.partition, 0):
+                    twice_used.add(who)
+        wrong = (told[Defect.LOST] & set(seen)) | (told[Defect.DOUBLED] - self.again - twice_used)
         reported = told[Defect.LOST] | told[Defect.CHANGED]
         for partition, found in judged.items():
             for who, offset in self._readable(self._source.log(partition)):
@@ -270,15 +273,6 @@ class Judge:
         self.asked.add(log.partition)
         self._cuts[log.partition] = max(self._stored.get(log.partition, 0), self._cuts.get(log.partition, 0))
 
-    def memory_is_lost(self, *partitions: Partition) -> None:
-        """
-        Excuse what was written where a cut log had been read: a new driver, or one whose offset was set, goes on at the
-        end that it sees (`out.of.range: nearest`).
-        """
-        for partition in self._cuts.keys() & set(partitions or self._cuts):
-            read = max(self._cuts[partition], self._stored.get(partition, 0))  # a commit may have been on its way
-            self._forgotten[partition] = max(read, self._forgotten.get(partition, 0))
-
     def waits_for_a_person(self) -> bool:
         """Return whether an offset is pending for good, which the service reports (`OffsetPending`, `OffsetVanished`)."""
         return bool(self._sink.groups[self._group].pending and self._hanging)
@@ -286,7 +280,9 @@ class Judge:
     def set_back(self, log: Log, offset: int) -> None:
         """Expect the records from this offset on again."""
         self.asked.add(log.partition)
-        self.memory_is_lost(log.partition)
+        if (cut := self._cuts.get(log.partition)) is not None:  # an offset that was set names no leader epoch
+            read = max(cut, self._stored.get(log.partition, 0))  # a commit may have been on its way
+            self._forgotten[log.partition] = max(read, self._forgotten.get(log.partition, 0))
         self.may_come_again |= self._identities(log, offset, log.end)
 
     def _identities(self, log: Log, begin: int, end: int) -> set[Identity]:

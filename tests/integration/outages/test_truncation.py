@@ -75,6 +75,27 @@ def test_a_task_finds_that_its_log_was_cut(mortal: Broker, backend: Backend) -> 
     assert [cleansed(n) for n in range(100)] == values(pipeline.cleansed())
 
 
+def test_a_service_that_starts_goes_on_where_the_log_was_cut(mortal: Broker, tmp_path: Path) -> None:
+    """The log has grown again, but not up to the offset: its end of now is behind records that nobody has read."""
+    pipeline = make_pipeline(mortal, "grown")
+    write(mortal, pipeline.source, 0, 90)
+    write(mortal, pipeline.source, 90, 100)
+    pipeline.run()
+    pipeline.settle()
+    cut(mortal, pipeline.source, 90)
+    write(mortal, pipeline.source, 500, 505)
+    config = settings(
+        mortal.bootstrap, group="grown", sources=[pipeline.source], sink=pipeline.sink, dead=pipeline.dead
+    )
+
+    with Winnow(config | {"out.of.range": "nearest"}, tmp_path, "--until-end") as service:
+        assert 0 == service.code()
+
+    (moved,) = service.logged("offsets_reread")
+    assert (90, 100) == (moved["start"], moved["end"])
+    assert [cleansed(n) for n in (*range(100), *range(500, 505))] == values(read(mortal.bootstrap, pipeline.sink))
+
+
 def test_a_new_leader_without_a_loss_changes_nothing(mortal: Broker) -> None:
     """A new leader epoch after a restart is no truncation, even behind control records and aborted records."""
     pipeline = make_pipeline(mortal, "restart")

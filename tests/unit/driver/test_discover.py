@@ -21,7 +21,7 @@ from app.errors import (
     Truncated,
     Unreachable,
 )
-from app.model import CommittedOffset, Outcome, Owner, Partition, Receipt, Watermarks
+from app.model import CommittedOffset, LastRead, Outcome, Owner, Partition, Receipt, Watermarks
 from app.offsets.contract import StoreContext
 from app.offsets.metadata import Counts, OffsetMetadata
 from app.offsets.mirrors import Mirrors, MirrorStatus
@@ -460,6 +460,25 @@ class TestCuts:
         assert str(before[A]) == str(after.blocked[A])
         assert isinstance(after.blocked[A], Truncated)
         assert {B: 10} == starts(after)
+
+    @pytest.mark.parametrize(("found", "cut"), [(890, 890), (None, 900)])
+    def test_the_leader_epoch_tells_where_it_was_cut(self, found: int | None, cut: int) -> None:
+        """The log may have grown again before the first look. Kafka is asked once; without an answer its end counts."""
+        last, asked = LastRead(1_000, 3), list[tuple[Partition, LastRead]]()
+
+        class Cuts:
+            def find(self, partition: Partition, last: LastRead) -> int | None:
+                asked.append((partition, last))
+                return found
+
+        self.kafka.committed[A] = CommittedOffset(1_000, str(OffsetMetadata("id-1", 0, Counts(7, 7), read=last)))
+        discovery = Discovery(config("out.of.range=nearest"), replace(self.kafka.clients, cuts=Cuts()))
+
+        for _ in range(2):
+            assert {A: cut, B: 10} == starts(discovery.discover())
+            discovery.refresh()
+            self.grow()
+        assert [(A, last)] == asked
 
     def test_a_cut_that_a_check_has_seen_counts(self) -> None:
         """By the end of the running round's tasks, the partition may have grown again."""
