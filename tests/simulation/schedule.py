@@ -383,13 +383,9 @@ class Simulation:
                 self.source.write(log.partition, line(log.partition.number, number, good=good))
 
     def _settles(self) -> bool:
-        """
-        Return whether new lines come once when a single service is left; all others must end by themselves.
-
-        A lane that another has replaced learns that at its next save, so the lines of one save may still come twice.
-        """
-        if not self.setting.repeats or self.setting.slow:  # a round whose workers start slowly may be killed any time
-            return True
+        """Return whether a single service is left at work, and new lines come once from then on."""
+        if self.setting.slow:
+            return True  # a round whose workers start slowly may be killed at any time
         self.goes_on = False
         until = self.scheduler.now + LONGEST_SECONDS
         while (len(self._at_work()) > 1 or self._orphans()) and not self._gave_up():
@@ -397,6 +393,10 @@ class Simulation:
                 self.judge.found("two services", f"{' and '.join(each.name for each in self._at_work())} both work on")
                 return False
             self.scheduler.sleep(LOOK_SECONDS)
+        return self._comes_once() if self.setting.repeats else self._drains()
+
+    def _comes_once(self) -> bool:
+        """Write twice. A lane that another has replaced learns that at its next save: the first lines may be doubled."""
         self._write_to_all()
         if not self._drains():
             return False
