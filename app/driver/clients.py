@@ -141,7 +141,7 @@ class Cuts(Protocol):
 
     def find(self, partition: Partition, last: LastRead) -> int | None:
         """
-        Return where a log was truncated before the end of the last record read; None if it is unknown.
+        Return where a log was truncated before the end of the last record read; None if nobody can tell.
 
         Raises Unreachable if Kafka is not responding, and NotUsable if an operator must act.
         """

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import closing
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from app.errors import Truncated
+from app.errors import OffsetMoved, Truncated
 from app.kafka import settings
+from app.kafka.admin import ANSWER_SECONDS
 from app.kafka.consumer import seek
-from app.kafka.failures import of_cluster, of_partition
+from app.kafka.failures import of_cluster, of_partition, timed_out
 from app.model import LastRead, Partition
 
-ANSWER_SECONDS = 5.0
 TURN_SECONDS = 0.1
 
 
@@ -26,32 +27,31 @@ class KafkaCuts:
 
     def find(self, partition: Partition, last: LastRead) -> int | None:
         """
-        Return where a log was truncated before the end of the last record read; None if its leader does not tell soon.
+        Return where a log was truncated before the end of the last record read; None if its leader cannot tell.
 
         Raises:
             Unreachable, NotUsable: Kafka does not respond, or denies access.
         """
+        own = settings.reader(self._kafka, self._group) | {"auto.offset.reset": "error"}
         at = TopicPartition(*partition, last.after, leader_epoch=last.epoch)
         try:
-            consumer = Consumer(
-                settings.reader(self._kafka, self._group) | {"auto.offset.reset": "error"}, logger=settings.SILENT
-            )
-            consumer.assign([at])
-            seek(consumer, at)
-            cut = _told(consumer, partition)
-            consumer.close()
+            with closing(Consumer(own, logger=settings.SILENT)) as consumer:
+                consumer.assign([at])
+                seek(consumer, at)
+                return _told(consumer, partition)
         except KafkaException as error:
             raise of_cluster(error, f"asking where {partition} was truncated") from error
-        return cut
 
 
 def _told(consumer: Consumer, partition: Partition) -> int | None:
     deadline = time.monotonic() + ANSWER_SECONDS
     while time.monotonic() < deadline:
         for message in consumer.consume(1, TURN_SECONDS):
-            error = message.error()
-            if error is None:
+            if (error := message.error()) is None:
                 return None  # the record is still there
-            if isinstance(found := of_partition(error, partition, "reading"), Truncated):
-                return found.cut
-    return None
+            match of_partition(error, partition, "reading"):
+                case Truncated() as found:
+                    return found.cut
+                case OffsetMoved():
+                    return None
+    raise timed_out()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from app.model import Guarantee
 from tests.simulation.arms import ARMS
 from tests.simulation.branches import missed, places
 from tests.simulation.events import Event, What
@@ -16,7 +17,7 @@ ENOUGH = 1_500
 """Within how many schedules each arm must be found."""
 
 
-@pytest.mark.parametrize("arm", sorted(ARMS.keys() - {"honest", "rewound-again"}))
+@pytest.mark.parametrize("arm", sorted(ARMS.keys() - {"honest", "rewound-again", "offset-early"}))
 def test_each_control_arm_is_found(arm: str) -> None:
     """A simulation that cannot see what is wrong proves nothing."""
     code, said = run_module("--arm", arm, "--schedules", str(ENOUGH), "--jobs", "1", "--until-found", "--told", "0")
@@ -39,6 +40,20 @@ def test_a_retried_task_goes_back_once(arm: str, found: set[str]) -> None:
     """Found by seed 115 of the first version of the simulation, when it had not been mended; one in 3,000 shows it."""
     with installed(), ARMS[arm]():
         results = [Plan(seed, Setting(1, out_of_range="nearest"), REWOUND).run() for seed in range(3)]
+
+    assert found == {anomaly.name for result in results for anomaly in result.anomalies}
+
+
+@pytest.mark.parametrize(("arm", "found"), [("offset-early", {"lost", "stuck"}), ("honest", set())])
+def test_an_offset_that_is_saved_early_is_found(arm: str, found: set[str]) -> None:
+    """The lines wait for a leader when the task is killed. One schedule in 900 shows it."""
+    moves = [
+        Event(2.0, What.SINK_LEADERLESS, seconds=4.0),
+        Event(2.2, What.WRITE, detail="3"),
+        Event(3.2, What.KILL_TASK),
+    ]
+    with installed(), ARMS[arm]():
+        results = [Plan(seed, Setting(1, guarantees=(Guarantee.AT_LEAST_ONCE,)), moves).run() for seed in range(3)]
 
     assert found == {anomaly.name for result in results for anomaly in result.anomalies}
 

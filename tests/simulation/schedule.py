@@ -127,7 +127,7 @@ class Setting:
     @property
     def hangs_for_good(self) -> bool:
         """Whether nothing of ours may end a transaction that hangs: its producer id has run out, or none follows."""
-        return bool(self.first_epoch) or self.repeats
+        return bool(self.first_epoch) or len(self.guarantees) > 1
 
     @classmethod
     def of(cls, seed: int) -> Setting:
