@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import uuid
+from functools import partial
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from app.embedded.broker import Cluster
+from app.errors import Unreachable
 from app.kafka.offsets import KafkaGroupOffsets
 from app.model import CommittedOffset, Partition
 from app.offsets.contract import OffsetStore, StoreContext
 from app.offsets.testing import OffsetStoreContract
 from tests.conftest import Topics
+from tests.support.waiting import without
 
 
 class TestKafkaGroupOffsets(OffsetStoreContract):
@@ -22,6 +25,9 @@ class TestKafkaGroupOffsets(OffsetStoreContract):
     def _kafka(self, broker: Cluster, topics: Topics) -> None:
         self.topics = topics
         self.context = StoreContext(f"group-{uuid.uuid4().hex}", {"bootstrap.servers": broker.bootstrap})
+        with self.store() as store:
+            ask = partial(store.load, self.partitions(1), stable=True)
+            without(Unreachable, ask, "the group's coordinator, which a new broker may still be electing")
 
     def open_store(self) -> OffsetStore:
         return KafkaGroupOffsets(self.context)

@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 from app.cli import main
 from app.config import Config
 from app.embedded.broker import Cluster
+from app.errors import Unreachable
 from app.model import CommittedOffset, Partition, Plugin
 from app.offsets import hbase as module
 from app.offsets.contract import StoreContext
@@ -25,7 +26,7 @@ from tests.independent import Written, line, produce
 from tests.integration.in_process import Running
 from tests.integration.service import settings
 from tests.servers.hbase import HBaseThrift
-from tests.support.waiting import until
+from tests.support.waiting import until, without
 
 
 class MirroredGroup:
@@ -50,6 +51,7 @@ class MirroredGroup:
         self.hbase = open_store(
             Plugin("hbase", {key: value for key, value in mirror.items() if key != "name"}), context
         )
+        without(Unreachable, self.offsets, "the group's coordinator, which a new broker may still be electing")
 
     def commit(self, partition: int, offset: int, topic_id: str = "") -> None:
         metadata = str(OffsetMetadata(topic_id, 0, Counts(offset))) if topic_id else ""
