@@ -150,8 +150,8 @@ class Cuts(Protocol):
 class CutsUnknown:
     """Cuts of which none is known."""
 
-    def find(self, partition: Partition, last: LastRead) -> None:  # the protocol's
-        """Know nothing."""
+    def find(self, partition: Partition, last: LastRead) -> None:
+        """Return that it is unknown."""
 
 
 class Placeholders(Protocol):

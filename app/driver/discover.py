@@ -136,15 +136,20 @@ class Discovery:
             if at.committed is None or (cut := self._cut(at)) is None:
                 continue
             known, _ = self._cuts.get(partition, (None, None))
-            found = None if known == at.committed else self._found_by_epoch(at)
-            self._cuts[partition] = at.committed, cut if found is None else min(cut, found)
+            exact = None if known == at.committed else self._find_cut(partition, at.committed)
+            self._cuts[partition] = at.committed, cut if exact is None else min(cut, exact)
 
-    def _found_by_epoch(self, at: PartitionOffsets) -> int | None:
-        """Return where the log was truncated. It may have grown again since, so its end may be past that."""
-        metadata = OffsetMetadata.parse(at.committed.metadata if at.committed else "")
+    def _find_cut(self, partition: Partition, committed: CommittedOffset) -> int | None:
+        """
+        Ask where the log was cut, because it may have grown again since; None if a task has told, or nobody can.
+
+        Raises:
+            Unreachable, NotUsable: Kafka does not respond, or denies access.
+        """
+        metadata = OffsetMetadata.parse(committed.metadata)
         if metadata.cut is not None or metadata.read is None:
             return None
-        return self._clients.cuts.find(at.partition, metadata.read)
+        return self._clients.cuts.find(partition, metadata.read)
 
     def _cut(self, at: PartitionOffsets) -> int | None:
         committed, cut = self._cuts.get(at.partition, (None, None))

@@ -74,7 +74,7 @@ def test_a_cut_log_whose_start_is_the_committed_offset_is_read_on() -> None:
 
 
 def test_a_new_driver_goes_on_where_the_log_was_cut() -> None:
-    """It sees only the end of a log that has grown again, below the offset. A task tells where the cut is."""
+    """The log has grown again, but not up to the offset. The leader epoch of the last record tells where it was cut."""
     killed = Event(2.00, What.KILL_DRIVER, seconds=1.0), Event(2.05, What.KILL_TASK)
     moves = [*killed, Event(2.1, What.TRUNCATION, which=2), Event(2.2, What.WRITE, detail="1")]
 

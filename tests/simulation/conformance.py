@@ -369,7 +369,7 @@ def an_offset_outside_the_log_is_an_error(kafka: Kafka) -> None:
 
 
 def a_purged_record_is_reported(kafka: Kafka) -> None:
-    """Without a transaction that is the only word about it."""
+    """Outside transactions, nothing else tells that it was not delivered."""
     topic, reported = kafka.topic(), list[int]()
 
     def note(error: KafkaError, _: object) -> None:

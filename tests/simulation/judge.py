@@ -131,9 +131,10 @@ class Judge:
         if not isinstance(place, Partition):
             self._look_at_offsets()
         elif place.topic in self._outputs:
-            if self._repeats:
+            if self._repeats:  # the marker may be a replay's, whose dead letters have none
                 self.look()
-            self._look(self._sink.log(place))
+            else:
+                self._look(self._sink.log(place))
 
     def _skipped(self, place: Partition | str, serials: set[int], fate: Fate) -> None:
         for serial in serials:

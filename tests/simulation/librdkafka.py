@@ -381,7 +381,7 @@ class FakeProducer(Client):
         self._report()
 
     def _report(self) -> None:
-        """Call back for each record that failed, as outside transactions it is the only word about it."""
+        """Call back for each record that failed. Outside transactions, nothing else tells of it."""
         failed, self._undelivered = self._undelivered, []
         if (report := self._config.get("on_delivery")) is not None:
             for _ in failed:

@@ -106,7 +106,7 @@ class Setting:
         offsets_minutes: how long the brokers keep offsets.
         hurried: whether coordinators abort open transactions after two seconds.
         slow: whether workers take a minute to start.
-        guarantees: that of each generation; after the last one they begin anew.
+        guarantees: that of each generation, in turn.
     """
 
     slots: int = 2

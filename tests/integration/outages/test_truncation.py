@@ -76,7 +76,7 @@ def test_a_task_finds_that_its_log_was_cut(mortal: Broker, backend: Backend) -> 
 
 
 def test_a_service_that_starts_goes_on_where_the_log_was_cut(mortal: Broker, tmp_path: Path) -> None:
-    """The log has grown again, but not up to the offset: its end of now is behind records that nobody has read."""
+    """The log has grown again, but not up to the offset: before its end are records that nobody has read."""
     pipeline = make_pipeline(mortal, "grown")
     write(mortal, pipeline.source, 0, 90)
     write(mortal, pipeline.source, 90, 100)
