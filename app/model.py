@@ -196,7 +196,7 @@ class OffsetRange:
         backlog: the last stable offset at planning: if the group starts here, records below it are its backlog.
         counted: with a start below `committed`, the records counted with that offset: an attempt may have come to it
             again, with other counts. None with any other start.
-        anew: whether `out.of.range` has decided the start, so that the record read before it is not looked for again.
+        cut: where the log was truncated below the committed offset; None if it was not.
         never_read: whether only a task's receipt tells `committed`. Kafka may have lost it since: its transaction hung,
             and the abort of the next one ended both.
     """
@@ -209,7 +209,7 @@ class OffsetRange:
     log_start: int = 0
     backlog: int = 0
     counted: int | None = None
-    anew: bool = False
+    cut: int | None = None
     never_read: bool = False
 
 

@@ -70,6 +70,7 @@ class Discovery:
         found = self._source_offsets(stable=stable)
         offsets = found.offsets
         self._remember(offsets)
+        self._ask_for_cuts(offsets)
         starts = self._starts(offsets)
         ranges: dict[Partition, OffsetRange] = {}
         blocked: dict[Partition, Blocked] = {each: Leaderless(each) for each in sorted(found.unreadable)}
@@ -133,23 +134,22 @@ class Discovery:
     def _remember(self, offsets: Mapping[Partition, PartitionOffsets]) -> None:
         self._last_seen = offsets
         for partition, at in offsets.items():
-            if at.committed is None or (cut := self._cut(at)) is None:
-                continue
-            known, _ = self._cuts.get(partition, (None, None))
-            exact = None if known == at.committed else self._find_cut(partition, at.committed)
-            self._cuts[partition] = at.committed, cut if exact is None else min(cut, exact)
+            if at.committed is not None and (cut := self._cut(at)) is not None:
+                self._cuts[partition] = at.committed, cut
 
-    def _find_cut(self, partition: Partition, committed: CommittedOffset) -> int | None:
+    def _ask_for_cuts(self, offsets: Mapping[Partition, PartitionOffsets]) -> None:
         """
-        Ask where the log was cut, because it may have grown again since; None if a task has told, or nobody can.
+        Ask where the logs that are known to be cut were cut. They may have grown again since, or been cut again.
 
         Raises:
             Unreachable, NotUsable: Kafka does not respond, or denies access.
         """
-        metadata = OffsetMetadata.parse(committed.metadata)
-        if metadata.cut is not None or metadata.read is None:
-            return None
-        return self._clients.cuts.find(partition, metadata.read)
+        for partition, at in offsets.items():
+            if at.committed is None or (cut := self._cut(at)) is None:
+                continue
+            last = OffsetMetadata.parse(at.committed.metadata).read
+            if last is not None and (found := self._clients.cuts.find(partition, last)) is not None:
+                self._cuts[partition] = at.committed, min(cut, found)
 
     def _cut(self, at: PartitionOffsets) -> int | None:
         committed, cut = self._cuts.get(at.partition, (None, None))

@@ -99,7 +99,7 @@ def decide(
         raise TopicRecreated(at.partition, RECREATED, at.committed.offset, cure)
     cut = cut_of(at, cut)
     if at.committed.offset < at.watermarks.log_start or cut is not None:
-        return replace(_range(at, _out_of_range(at, at.committed.offset, policy, cut)), anew=True)
+        return replace(_range(at, _out_of_range(at, at.committed.offset, policy, cut)), cut=cut)
     return _range(at, at.committed.offset)
 
 

@@ -181,11 +181,9 @@ class OffsetMetadata:
         topic_id = planned.topic_id
         found = cls.parse(committed.metadata if committed else "")
         if found.is_ours and found.topic_id in ("", topic_id):
-            is_another_now = planned.anew and position == planned.committed  # the record that was read before it
-            stays = committed is not None and position == committed.offset and not is_another_now
             # Without counts, an operator set the offset, or there was no commit yet.
             backlog = planned.backlog if found.counts == NOTHING else found.backlog
-            read = found.read if stays else None
+            read = _last_read_before(position, found.read, committed, planned)
             return cls(topic_id, found.since, found.counts, read, owner, backlog=backlog)
         return cls(topic_id, position, owner=owner, backlog=planned.backlog)
 
@@ -210,6 +208,19 @@ class OffsetMetadata:
 def owner_of(committed: CommittedOffset | None) -> Owner:
     """Return the run whose task committed an offset; NOBODY if the metadata does not say."""
     return OffsetMetadata.parse(committed.metadata).owner if committed else NOBODY
+
+
+def _last_read_before(
+    position: int, last: LastRead | None, committed: CommittedOffset | None, planned: OffsetRange
+) -> LastRead | None:
+    """
+    Return the last record read before a position, if it is still there.
+
+    What a cut has left is of the leader epoch of the last record read, or an earlier one: enough to notice another cut.
+    """
+    if position == planned.start and planned.cut is not None:
+        return None if last is None or position > planned.cut else LastRead(position, last.epoch)
+    return last if committed is not None and position == committed.offset else None
 
 
 def _last_read(text: str) -> LastRead | None:

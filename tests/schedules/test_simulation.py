@@ -73,11 +73,30 @@ def test_a_cut_log_whose_start_is_the_committed_offset_is_read_on() -> None:
     assert not any(result.anomalies for result in results)
 
 
-def test_a_new_driver_goes_on_where_the_log_was_cut() -> None:
-    """The log has grown again, but not up to the offset. The leader epoch of the last record tells where it was cut."""
-    killed = Event(2.00, What.KILL_DRIVER, seconds=1.0), Event(2.05, What.KILL_TASK)
-    moves = [*killed, Event(2.1, What.TRUNCATION, which=2), Event(2.2, What.WRITE, detail="1")]
+CUT = {
+    "before a new driver looks": (
+        Event(2.00, What.KILL_DRIVER, seconds=1.0),
+        Event(2.05, What.KILL_TASK),
+        Event(2.1, What.TRUNCATION, which=2),
+        Event(2.2, What.WRITE, detail="1"),
+    ),
+    "again, after a task has found a cut": (
+        Event(2.5, What.TRUNCATION, which=2),
+        Event(4.0, What.TRUNCATION, which=2),
+        Event(4.8, What.WRITE, detail="1"),
+    ),
+    "again, before a task goes on at the cut": (
+        Event(2.0, What.TRUNCATION, which=2),
+        Event(2.0, What.KILL_DRIVER, seconds=0.1),
+        Event(2.6, What.TRUNCATION, which=2),
+        Event(2.65, What.WRITE, detail="6"),
+    ),
+}
 
+
+@pytest.mark.parametrize("moves", CUT.values(), ids=CUT)
+def test_a_log_is_read_on_from_where_it_was_cut(moves: tuple[Event, ...]) -> None:
+    """It has grown again. The leader epoch of the last record read tells where it was cut (the second: seed 1500663)."""
     with installed():
         results = [Plan(seed, Setting(1, out_of_range="nearest"), moves).run() for seed in range(3)]
 

@@ -308,6 +308,8 @@ class TopicState:
     name: str
     id: str
     logs: list[Log]
+    append_time: bool = False
+    """Whether records get the time at which they are written."""
 
 
 class Cluster:
@@ -354,14 +356,16 @@ class Cluster:
 
     # Topics
 
-    def create(self, name: str, partitions: int) -> TopicState:
-        self.topics[name] = topic = TopicState(name, f"id-{len(self.topics)}-{name}", [])
+    def create(self, name: str, partitions: int, *, append_time: bool = False) -> TopicState:
+        self.topics[name] = topic = TopicState(name, f"id-{len(self.topics)}-{name}", [], append_time)
         self.grow(name, partitions)
         return topic
 
     def grow(self, name: str, partitions: int) -> None:
-        logs = self.topics[name].logs
-        logs += [Log(Partition(name, number)) for number in range(len(logs), partitions)]
+        topic = self.topics[name]
+        for number in range(len(topic.logs), partitions):
+            topic.logs.append(log := Log(Partition(name, number)))
+            log.append_time = topic.append_time
 
     def log(self, partition: Partition) -> Log:
         return self.topics[partition.topic].logs[partition.number]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import pytest
@@ -461,24 +461,26 @@ class TestCuts:
         assert isinstance(after.blocked[A], Truncated)
         assert {B: 10} == starts(after)
 
-    @pytest.mark.parametrize(("found", "cut"), [(890, 890), (None, 900)])
-    def test_the_leader_epoch_tells_where_it_was_cut(self, found: int | None, cut: int) -> None:
-        """The log may have grown again before the first look. Kafka is asked once; without an answer its end counts."""
+    @pytest.mark.parametrize(
+        ("found", "cuts"), [((890, 890), (890, 890)), ((890, 870), (890, 870)), ((None,) * 2, (900,) * 2)]
+    )
+    def test_the_leader_epoch_tells_where_it_was_cut(self, found: Sequence[int | None], cuts: Sequence[int]) -> None:
+        """It may have grown before the first look, and is perhaps cut again. Without an answer, its lowest end counts."""
         last, asked = LastRead(1_000, 3), list[tuple[Partition, LastRead]]()
 
         class Cuts:
             def find(self, partition: Partition, last: LastRead) -> int | None:
                 asked.append((partition, last))
-                return found
+                return found[len(asked) - 1]
 
         self.kafka.committed[A] = CommittedOffset(1_000, str(OffsetMetadata("id-1", 0, Counts(7, 7), read=last)))
         discovery = Discovery(config("out.of.range=nearest"), replace(self.kafka.clients, cuts=Cuts()))
 
-        for _ in range(2):
+        for cut in cuts:
             assert {A: cut, B: 10} == starts(discovery.discover())
             discovery.refresh()
             self.grow()
-        assert [(A, last)] == asked
+        assert [(A, last), (A, last)] == asked
 
     def test_a_cut_that_a_check_has_seen_counts(self) -> None:
         """By the end of the running round's tasks, the partition may have grown again."""

@@ -414,20 +414,34 @@ class TestOutcomes:
             assert expected() == kafka.sink[A]
             assert 12 == kafka.committed[A].offset
 
-    @pytest.mark.parametrize("anew", [True, False])
-    def test_a_start_that_a_policy_has_decided_is_not_compared_with_what_was_read(self, anew: bool) -> None:
+    @pytest.mark.parametrize("cut", [3, None])
+    def test_a_start_that_a_policy_has_decided_is_not_compared_with_what_was_read(self, cut: int | None) -> None:
         """The log was cut below the committed offset and has grown past it, and the policy goes on right there."""
         kafka, task_config, clock = FakeKafka({A: source()}), make_task_config(), FakeClock()
         kafka.leader_epochs[A] = [3]
         read = OffsetMetadata(counts=Counts(6, 6), read=LastRead(6, 0))
         kafka.committed[A] = CommittedOffset(6, str(read))
-        assignment = make_assignment(task_config, OffsetRange(A, committed=6, start=6, anew=anew))
+        assignment = make_assignment(task_config, OffsetRange(A, committed=6, start=6, cut=cut))
         clients = FakeClients(kafka, task_config, clock)
 
         (receipt,) = task.run(assignment, clients, make_parser(task_config), 8, clock.runtime)
 
-        assert (Outcome.DONE if anew else Outcome.BLOCKED) is receipt.outcome
-        assert (expected()[5:] if anew else []) == kafka.sink[A]
+        assert (Outcome.BLOCKED if cut is None else Outcome.DONE) is receipt.outcome
+        assert ([] if cut is None else expected()[5:]) == kafka.sink[A]
+
+    @pytest.mark.parametrize("ends", [[3], [3, 2]])
+    def test_a_log_may_be_cut_again_before_a_task_goes_on_at_the_cut(self, ends: list[int]) -> None:
+        """The log has grown past the first cut since. What follows the second one has not been read."""
+        kafka, task_config, clock = FakeKafka({A: source()}), make_task_config(), FakeClock()
+        kafka.leader_epochs[A] = ends
+        kafka.committed[A] = CommittedOffset(6, str(OffsetMetadata(counts=Counts(6, 6), read=LastRead(6, 0))))
+        assignment = make_assignment(task_config, OffsetRange(A, committed=6, start=3, counted=6, cut=3))
+        clients = FakeClients(kafka, task_config, clock)
+
+        (receipt,) = task.run(assignment, clients, make_parser(task_config), 8, clock.runtime)
+
+        assert (Outcome.DONE if ends == [3] else Outcome.BLOCKED) is receipt.outcome
+        assert (expected()[3:] if ends == [3] else []) == kafka.sink[A]
 
     def test_a_later_attempt_does_not_go_back_again(self) -> None:
         """An attempt has gone back, come to the planned offset again, and died. The next one has the same assignment."""
