@@ -13,6 +13,7 @@ class Sight:
         self.now = clock
         self._began: float | None = None
         """When the current series of answered looks began; None while Kafka is not responding."""
+        self.was_lost = False
 
     def opens(self) -> None:
         """Record an answered look."""
@@ -20,7 +21,7 @@ class Sight:
             self._began = self.now()
 
     def is_lost(self) -> None:
-        self._began = None
+        self._began, self.was_lost = None, True
 
     def seconds(self, since: float = -math.inf) -> float:
         """Return for how many seconds, at most from `since` on, every look has been answered."""

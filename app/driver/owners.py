@@ -87,7 +87,7 @@ class Owners:
 
     def work(self) -> None:
         """Replace other runs of this generation from now on."""
-        self._equals, self._must_look_for = Equals.REPLACED, 0.0
+        self._equals = Equals.REPLACED
 
     @property
     def stands_by(self) -> bool:
@@ -96,9 +96,14 @@ class Owners:
 
     @property
     def must_look(self) -> bool:
-        """Whether it is too soon to rule out other runs. It never is if no offset names another run."""
+        """
+        Whether it is too soon to rule out other runs. It never is if no offset names another run.
+
+        After an outage, a run that is alive may take as long to commit again as one that is silent counts as alive.
+        """
         named = any(owner_of(each) not in (NOBODY, self._me) for each in self._seen.values())
-        return named and self._sight.seconds() < self._must_look_for
+        seconds = self._timings.gone if self._sight.was_lost else self._must_look_for
+        return self.stands_by and named and self._sight.seconds() < seconds
 
     @property
     def goes_first(self) -> Owner | None:

@@ -25,8 +25,9 @@ class Real:
         self._admin = AdminClient(self._common, logger=settings.SILENT)
         self.name = topics("name")
 
-    def topic(self, partitions: int = 1) -> str:
-        return self._topics("records", partitions)
+    def topic(self, partitions: int = 1, *, append_time: bool = False) -> str:
+        kind = "LogAppendTime" if append_time else "CreateTime"
+        return self._topics("records", partitions, {"message.timestamp.type": kind})
 
     def producer(self, transactional_id: str | None = None, **more: Any) -> Any:
         own = {} if transactional_id is None else {"transactional.id": transactional_id}

@@ -27,8 +27,8 @@ class Model:
         self.scheduler = of
         self.cluster = Cluster(of, lambda: of.rng.expovariate(1 / 0.01))
 
-    def topic(self, partitions: int = 1) -> str:
-        return self.cluster.create("topic", partitions).name
+    def topic(self, partitions: int = 1, *, append_time: bool = False) -> str:
+        return self.cluster.create("topic", partitions, append_time=append_time).name
 
     def producer(self, transactional_id: str | None = None, **settings: Any) -> Any:
         own = {} if transactional_id is None else {"transactional.id": transactional_id}

@@ -8,18 +8,27 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 
+from app.driver.newcomers import Newcomers
 from app.driver.owners import Owners
+from app.driver.pause import PauseMark
 from app.executor.lane.states import Closed, Opened
+from app.headers import TRANSACTION, as_text, origin_of
 from app.kafka import settings, writers
 from app.kafka.acknowledged import AcknowledgedWriter
 from app.kafka.consumer import TaskConsumer
+from app.kafka.hanging import HangingTransactions, Own
 from app.kafka.writers import TransactionalWriter
-from app.model import NO_EPOCH, CommittedOffset, OffsetRange, Partition
+from app.model import NO_EPOCH, CommittedOffset, OffsetRange, Partition, Topic, transactional_id
+from app.offsets import history
+from app.offsets.metadata import OffsetMetadata
+from app.offsets.migrate import Move
+from app.operate.dead_letters import Letter
+from app.records import Record
 from tests.simulation import scheduler
 from tests.simulation.librdkafka import FakeProducer, world
 
@@ -107,6 +116,75 @@ def _rivals_ignored() -> AbstractContextManager[None]:
     return _replaced(Owners, "observe", lambda *_: None)
 
 
+def _leaderless_forgotten() -> AbstractContextManager[None]:
+    """Wrong: a partition without a leader does not exist for whoever looks for the first time."""
+    record, look_for_copies = Newcomers.record, Newcomers._look_for_copies
+
+    def record_led(self: Newcomers, committed: Mapping[Partition, Any], topics: Mapping[str, Topic]) -> None:
+        led = {each: at for each, at in committed.items() if each.number not in topics[each.topic].leaderless}
+        record(self, led, topics)
+
+    def look_at_first(self: Newcomers, partitions: Collection[Partition]) -> None:
+        if self._known is None:
+            look_for_copies(self, partitions)
+
+    @contextmanager
+    def both() -> Iterator[None]:
+        with (
+            _replaced(Newcomers, "record", record_led),
+            _replaced(Newcomers, "_look_for_copies", look_at_first),
+        ):
+            yield
+
+    return both()
+
+
+def _restored_without_id() -> AbstractContextManager[None]:
+    """Wrong: a restored offset does not tell to which topic it belongs."""
+    move_back = history._move_back
+
+    def without_id(*what: Any) -> Move:
+        move = move_back(*what)
+        return replace(move, source=replace(move.source, metadata=str(OffsetMetadata(since=move.source.offset))))
+
+    return _replaced(history, "_move_back", without_id)
+
+
+def _outage_is_silence() -> AbstractContextManager[None]:
+    """Wrong: what cannot be seen in an outage counts as the silence of other services."""
+    return _replaced(Owners, "lose_sight", lambda _: None)
+
+
+def _works_beside() -> AbstractContextManager[None]:
+    """Wrong: a service that should yield to another one does not look for it."""
+    return _replaced(Owners, "look_before_work", lambda *_, **__: None)
+
+
+def _pause_with_dead_letters() -> AbstractContextManager[None]:
+    """Wrong: the mark of a pause is read at the dead-letter topic only."""
+    return _replaced(PauseMark, "_load", lambda self: self._store.load(self._others[:1], stable=False))
+
+
+def _replays_by_time() -> AbstractContextManager[None]:
+    """Wrong: a replay tells dead letters apart by their timestamps, too."""
+    return _replaced(
+        Letter, "topic_id", property(lambda self: f"{self.errors.get('topic.id')}@{self.record.timestamp}")
+    )
+
+
+def _headers_trusted() -> AbstractContextManager[None]:
+    """Wrong: a header that a source record bears is taken for ours."""
+
+    def own(self: HangingTransactions, record: Record, source: Partition) -> Own | None:
+        owner, _, text = as_text(record.headers).get(TRANSACTION, "").rpartition("@")
+        if owner == transactional_id(self.group, source):
+            return Own(record.offset, int(text), marked=True)
+        partition, offset = origin_of(record.headers) or (None, 0)
+        return Own(record.offset, offset, marked=False) if partition == source else None
+
+    return _replaced(HangingTransactions, "_own", own)
+
+
 def _dead_letters_outside() -> AbstractContextManager[None]:
     """Wrong: dead letters are written outside the transaction."""
 
@@ -169,6 +247,13 @@ ARMS: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
     "offset-outside": _offset_outside,
     "offset-early": _offset_early,
     "rivals-ignored": _rivals_ignored,
+    "leaderless-forgotten": _leaderless_forgotten,
+    "restored-without-id": _restored_without_id,
+    "outage-is-silence": _outage_is_silence,
+    "works-beside": _works_beside,
+    "pause-with-dead-letters": _pause_with_dead_letters,
+    "replays-by-time": _replays_by_time,
+    "headers-trusted": _headers_trusted,
     "dead-letters-outside": _dead_letters_outside,
     "rewound-again": _rewound_again,
     "cuts-ignored": _cuts_ignored,

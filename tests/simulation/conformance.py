@@ -17,6 +17,8 @@ from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]  # no
 from app.kafka.failures import FENCED, error_of
 
 SECONDS = 20.0
+LONG_AGO = 1_700_000_000_000
+"""A timestamp in milliseconds: in 2023."""
 COMMITTED, UNCOMMITTED = "read_committed", "read_uncommitted"
 
 
@@ -26,8 +28,8 @@ class Kafka(Protocol):
     name: str
     """Begins every name of this test."""
 
-    def topic(self, partitions: int = 1) -> str:
-        """Create a topic."""
+    def topic(self, partitions: int = 1, *, append_time: bool = False) -> str:
+        """Create a topic, perhaps one whose records get the time at which they are written."""
 
     def producer(self, transactional_id: str | None = None, **settings: Any) -> Any:
         """Make a producer."""
@@ -389,8 +391,22 @@ def a_purged_record_is_reported(kafka: Kafka) -> None:
 
 def a_record_without_a_timestamp_is_written_as_now(kafka: Kafka) -> None:
     """The timestamp 0 means none to librdkafka."""
-    topic, consumer, times = kafka.topic(), kafka.consumer(), list[int]()
+    topic = kafka.topic()
     write(kafka.producer(), topic, b"any")
+    assert first_timestamp(kafka, topic) > LONG_AGO
+
+
+def a_topic_may_replace_timestamps(kafka: Kafka) -> None:
+    """By the time at which the records are written."""
+    topic, producer = kafka.topic(append_time=True), kafka.producer()
+    producer.produce(topic, b"old", partition=0, timestamp=LONG_AGO)
+    assert 0 == producer.flush(SECONDS)
+    assert first_timestamp(kafka, topic) > LONG_AGO
+
+
+def first_timestamp(kafka: Kafka, topic: str) -> int:
+    """Return the timestamp of the first record, in milliseconds."""
+    consumer, times = kafka.consumer(), list[int]()
     consumer.assign([TopicPartition(topic, 0, 0)])
 
     def read() -> bool:
@@ -399,7 +415,7 @@ def a_record_without_a_timestamp_is_written_as_now(kafka: Kafka) -> None:
 
     kafka.until(read, "the record")
     consumer.close()
-    assert times[0] > 1_700_000_000_000
+    return times[0]
 
 
 CASES: Sequence[Callable[[Kafka], None]] = (
@@ -421,4 +437,5 @@ CASES: Sequence[Callable[[Kafka], None]] = (
     an_offset_outside_the_log_is_an_error,
     a_purged_record_is_reported,
     a_record_without_a_timestamp_is_written_as_now,
+    a_topic_may_replace_timestamps,
 )

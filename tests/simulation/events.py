@@ -7,8 +7,8 @@ An event is data, so that a failing schedule can be told and shrunk. `happen` fi
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -18,13 +18,18 @@ from app import start
 from app.driver.clients import Clients
 from app.executor.fates import Fates
 from app.executor.parse import parse
-from app.model import Pause
+from app.headers import TRANSACTION
+from app.model import CommittedOffset, Partition, Pause, transactional_id
+from app.offsets.contract import PastOffsets
+from app.offsets.history import moves_back
 from app.offsets.metadata import OffsetMetadata
+from app.offsets.migrate import Move, moves
 from app.operate.audit import Readers, Scope
 from app.operate.dead_letter_replay import Pace, Plan, Session, replaying
 from app.operate.dead_letters import Selection
-from tests.simulation.kafka import Entry, Fate, Log, Stored
-from tests.simulation.lines import LenientParser, TinyParser
+from app.runtime import Timings
+from tests.simulation.kafka import Entry, Fate, Log, Stored, milliseconds
+from tests.simulation.lines import CLEAN, DEAD, GROUP, RAW, LenientParser, TinyParser, line
 from tests.simulation.network import Fault, Kind
 from tests.simulation.scheduler import Process
 
@@ -32,6 +37,7 @@ PATIENCE = 60
 """How many times a person looks, every half second, whether all tasks have ended."""
 HEAL_SECONDS = 8.0
 """When everything is repaired."""
+SILENCE_SECONDS = Timings().gone + 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +73,7 @@ class What(StrEnum):
 
     WRITE = "lines are written"
     WRITE_ABORTED = "a source transaction is aborted"
+    WRITE_FORGED = "a bad line bears the headers of ours"
     KILL_TASK = "a task is killed"
     KILL_DRIVER = "the driver is killed"
     FREEZE_TASK = "a task is frozen"
@@ -75,6 +82,7 @@ class What(StrEnum):
     CUT_OFF_DRIVER = "the driver is cut off"
     FAULT = "a request meets a fault"
     BROKERS_DOWN = "no broker answers"
+    LONG_OUTAGE = "no broker answers for minutes"
     COORDINATOR_MOVES = "a transaction coordinator moves"
     GROUP_MOVES = "the group's coordinator moves"
     GROUP_LEADERLESS = "the group's offsets have no leader"
@@ -84,9 +92,13 @@ class What(StrEnum):
     SERVICE_STARTS = "a second service starts"
     NEW_GENERATION = "a later generation starts"
     STANDS_BY = "a service stands by"
+    UNTIL_END = "a service starts that ends by itself"
     SERVICE_STOPS = "a service is stopped"
     PAUSE = "the service is paused"
     RESET = "offsets are reset"
+    RESTORE = "earlier offsets are restored"
+    PLACEHOLDERS_LOST = "the sink's cluster forgets the group's offsets"
+    MARK_LOST = "the offsets of the dead-letter topic are lost"
     MOVED_BACK = "another program moves an offset back"
     REPLAY = "dead letters are replayed"
     AUDIT = "the output is audited"
@@ -126,6 +138,12 @@ USUAL: Sequence[tuple[What, int]] = (
     (What.SERVICE_STARTS, 4),
     (What.NEW_GENERATION, 5),
     (What.STANDS_BY, 2),
+    (What.UNTIL_END, 2),
+    (What.LONG_OUTAGE, 1),
+    (What.RESTORE, 2),
+    (What.PLACEHOLDERS_LOST, 1),
+    (What.MARK_LOST, 1),
+    (What.WRITE_FORGED, 1),
     (What.SERVICE_STOPS, 2),
     (What.SINK_LEADERLESS, 4),
     (What.GROUP_LEADERLESS, 2),
@@ -142,6 +160,10 @@ USUAL: Sequence[tuple[What, int]] = (
 )
 
 
+FEW_KINDS = 0.25
+"""The share of schedules whose events are of two to four kinds only: several of one kind meet there (swarm testing)."""
+
+
 def draw(seed: int) -> list[Event]:
     """Return the events of a seed."""
     rng = random.Random(f"events {seed}")
@@ -149,9 +171,10 @@ def draw(seed: int) -> list[Event]:
         Event(round(rng.uniform(0, HEAL_SECONDS - 2), 3), What.WRITE, rng.randrange(2), detail=str(rng.randint(1, 3)))
         for _ in range(rng.choice((4, 6, 8, 10, 20)))
     ]
-    kinds, weights = zip(*USUAL, strict=True)
+    few = rng.random() < FEW_KINDS
+    kinds, weights = zip(*(rng.sample(USUAL, rng.randint(2, 4)) if few else USUAL), strict=True)
     centre = rng.uniform(0.3, HEAL_SECONDS - 3)
-    for _ in range(rng.randint(1, 5)):
+    for _ in range(rng.randint(4, 7) if few else rng.randint(1, 5)):
         # Faults that overlap find more than faults far apart.
         at = rng.uniform(0.1, HEAL_SECONDS - 2) if rng.random() < 0.4 else max(0.05, rng.gauss(centre, 0.8))
         kind = rng.choices(kinds, weights)[0]
@@ -177,6 +200,16 @@ def _pick(some: Sequence[Any], event: Event) -> Any:
 
 def _write(sim: Any, event: Event) -> None:
     sim.write(event.which % len(sim.logs), int(event.detail))
+
+
+def _write_forged(sim: Any, event: Event) -> None:
+    """Write a bad line with headers as the lines of a service have them, which come into its dead letter."""
+    log: Log = _pick(sim.logs, event)
+    number = sim.written.get(log.partition.number, 0)
+    sim.written[log.partition.number] = number + 1
+    forged = TRANSACTION, f"{transactional_id(sim.config.group_id, log.partition)}@x".encode()
+    bad = line(log.partition.number, number, good=False)
+    log.append(Entry(bad, headers=(forged,), timestamp=milliseconds(sim.scheduler.now)))
 
 
 def _write_aborted(sim: Any, event: Event) -> None:
@@ -256,6 +289,15 @@ def _brokers_down(sim: Any, event: Event) -> None:
     sim.scheduler.after(min(event.seconds, 5.0), lambda: setattr(cluster, "down", False))
 
 
+def _long_outage(sim: Any, event: Event) -> None:
+    """Take all brokers away for longer than another service may be silent."""
+    seconds = SILENCE_SECONDS + 5 * event.seconds
+    sim.source.down = sim.sink.down = True
+    sim.heals_at = max(sim.heals_at, event.at + seconds + HEAL_SECONDS)
+    for cluster in (sim.source, sim.sink):
+        sim.scheduler.after(seconds, partial(setattr, cluster, "down", False))
+
+
 def _coordinator_moves(sim: Any, event: Event) -> None:
     if (name := _pick(sorted(sim.sink.transactions), event)) is not None:
         sim.sink.silent_coordinators.add(name)
@@ -264,7 +306,7 @@ def _coordinator_moves(sim: Any, event: Event) -> None:
 
 def _group_moves(sim: Any, event: Event) -> None:
     """Let the group's coordinator move; markers wait for it."""
-    group, skips = sim.sink.groups["g"], sim.sink.skips_markers
+    group, skips = sim.sink.groups[GROUP], sim.sink.skips_markers
     group.has_coordinator, sim.sink.skips_markers = False, False
 
     def back() -> None:
@@ -303,6 +345,10 @@ def _new_generation(sim: Any, _: Event) -> None:
 
 def _stands_by(sim: Any, _: Event) -> None:
     sim.start_service(max((each.generation for each in sim.services), default=0), stand_by=True)
+
+
+def _until_end(sim: Any, _: Event) -> None:
+    sim.start_service(max((each.generation for each in sim.services), default=0), until_end=True)
 
 
 def _service_stops(sim: Any, event: Event) -> None:
@@ -348,7 +394,7 @@ def _compare(sim: Any, clients: Clients) -> None:
 
 def _group_leaderless(sim: Any, event: Event) -> None:
     """Let the partition of the group's offsets lose its leader; markers are skipped."""
-    group = sim.sink.groups["g"]
+    group = sim.sink.groups[GROUP]
     if sim.setting.hangs_for_good:
         return
     group.has_coordinator = False
@@ -357,12 +403,13 @@ def _group_leaderless(sim: Any, event: Event) -> None:
 
 def _add_source(sim: Any, _: Event) -> None:
     if len(sim.logs) < 3:
-        sim.source.grow("raw", 3)
+        sim.source.grow(RAW, 3)
+        sim.judge.added(sim.logs[2])
         sim.write(2, 3)
 
 
 def _add_sink(sim: Any, _: Event) -> None:
-    sim.sink.grow("clean", 3)
+    sim.sink.grow(CLEAN, 3)
 
 
 def _retention(sim: Any, event: Event) -> None:
@@ -384,11 +431,37 @@ def _truncation(sim: Any, event: Event) -> None:
 
 def _pause(sim: Any, event: Event) -> None:
     def pause(clients: Clients) -> None:
-        clients.pauses.set(Pause(int(sim.scheduler.now * 1000), "sim"))
-        sim.scheduler.sleep(event.seconds)
-        clients.pauses.clear()
+        with _paused(sim, clients):
+            sim.scheduler.sleep(event.seconds)
 
     sim.operator("pauses", pause)
+
+
+@contextmanager
+def _paused(sim: Any, clients: Clients) -> Iterator[None]:
+    """Pause for the block, as a person does."""
+    clients.pauses.set(Pause(int(sim.scheduler.now * 1000), "sim"))
+    sim.pause.begins(sim.scheduler.now)
+    try:
+        yield
+    finally:
+        with sim.pause.ending():
+            clients.pauses.clear()
+
+
+def _mark_lost(sim: Any, _: Event) -> None:
+    """Forget what groups have stored for the dead-letter topic, as if it were deleted and created again."""
+    for group in sim.sink.groups.values():
+        group.stored = {each: stored for each, stored in group.stored.items() if each.topic != DEAD}
+
+
+def _placeholders_lost(sim: Any, _: Event) -> None:
+    """Forget the group's offsets on the sink's cluster, if each has a copy on the source's."""
+    group, copies = sim.sink.groups[GROUP], sim.source.groups[GROUP].stored
+    lost = [each for log in sim.logs if (each := sim.stands_for(log.partition)) in group.stored]
+    if sim.setting.two_clusters and all(log.partition in copies for log in sim.logs if sim.stored(log) is not None):
+        for each in lost:
+            del group.stored[each]
 
 
 def _reset(sim: Any, event: Event) -> None:
@@ -402,42 +475,93 @@ def _reset(sim: Any, event: Event) -> None:
     sim.operator("resets", lambda clients: _while_paused(sim, log, back, clients))
 
 
+def _restore(sim: Any, event: Event) -> None:
+    """Restore the offsets of some seconds ago."""
+    moment = milliseconds(max(0.0, sim.scheduler.now - event.seconds))
+    sim.operator("restores", lambda clients: _restore_all(sim, moment, clients))
+
+
+def _restore_all(sim: Any, moment: int, clients: Clients) -> None:
+    """Do what `winnow offsets history --restore` does, while the service is paused."""
+    with _paused(sim, clients):
+        if _no_task_runs(sim):
+            topics = clients.topics.source_topics((RAW,), None, ())
+            for move in moves_back(Past(sim), clients.offsets, topics, moment):
+                _set(sim, move, clients)
+
+
+class Past:
+    """The history of the group's offsets."""
+
+    def __init__(self, sim: Any) -> None:
+        self._sim = sim
+
+    def history(self, topic: str, most: int, until: int | None = None) -> Sequence[PastOffsets]:
+        """Return the offsets at one moment, the only entry; none if there were none."""
+        assert until is not None
+        then: dict[Partition, Stored] = {}
+        for partition, each in self._sim.judge.earlier.items():
+            if known := [stored for stored in each if milliseconds(stored.at) <= until]:
+                then[partition] = known[-1]
+        offsets = {each.number: stored.offset for each, stored in then.items()}
+        ids = {each.number: OffsetMetadata.parse(stored.metadata).topic_id for each, stored in then.items()}
+        return [PastOffsets(until, offsets, ids)][: most if offsets else 0]
+
+
 def _moved_back(sim: Any, event: Event) -> None:
     """Set an offset back by a record, whatever the service does."""
     log: Log = _pick(sim.logs, event)
     if (stored := sim.stored(log)) is not None:
         back = max(log.start, stored - 1)
-        sim.judge.set_back(log, back)
-        sim.sink.commit("g", {sim.stands_for(log.partition): Stored(back, "", at=sim.scheduler.now)})
+        sim.judge.set_to(log, back)
+        sim.sink.commit(GROUP, {sim.stands_for(log.partition): Stored(back, "", at=sim.scheduler.now)})
 
 
 def _while_paused(sim: Any, log: Log, target: Callable[[], int | None], clients: Clients) -> None:
     """Pause, wait until no task runs, set an offset, and resume: as `winnow offsets reset` does."""
-    clients.pauses.set(Pause(int(sim.scheduler.now * 1000), "sim"))
+    with _paused(sim, clients):
+        if _no_task_runs(sim) and (offset := target()) is not None:
+            before = clients.offsets.load([log.partition], stable=True).get(log.partition)
+            metadata = OffsetMetadata.restarting(before, offset, sim.source.topics[RAW].id)
+            _set(sim, Move(log.partition, CommittedOffset(offset, metadata), before), clients)
+
+
+def _no_task_runs(sim: Any) -> bool:
+    """Wait until all tasks have ended; return whether they have."""
     for _ in range(PATIENCE):
-        if not sim.workers and (offset := target()) is not None:
-            _set(sim, log, offset, clients)
-            break
+        if not sim.workers:
+            return True
         sim.scheduler.sleep(0.5)
-    clients.pauses.clear()
+    return False
 
 
-def _set(sim: Any, log: Log, offset: int, clients: Clients) -> None:
-    before = clients.offsets.load([log.partition], stable=True).get(log.partition)
+def _set(sim: Any, move: Move, clients: Clients) -> None:
     if not sim.workers:
-        sim.judge.set_back(log, offset)
-        metadata = OffsetMetadata.restarting(before, offset, sim.source.topics["raw"].id)
-        clients.offsets.reset(log.partition, offset, metadata)
+        offset = move.source
+        sim.judge.set_to(sim.source.log(move.partition), offset.offset)
+        clients.offsets.reset(move.partition, offset.offset, offset.metadata)
 
 
 def unblock(sim: Any) -> None:
-    """Let a person set the offsets that are outside their logs, as the service asks with `out.of.range: error`."""
+    """Let a person do what the service asks for: carry offsets over, or set those that are outside their logs."""
+    copies = sim.source.groups[GROUP].stored if sim.setting.two_clusters else {}
+    if any(sim.stored(log) is None and log.partition in copies for log in sim.logs):
+        sim.operator("carries over", partial(_carry_over, sim))
     if sim.setting.out_of_range != "error":
         return
     for log in sim.logs:
         stored = sim.stored(log)
         if stored is not None and _within(sim, log, stored) != stored:
             sim.operator(f"unblocks {log.partition}", partial(_unblock, sim, log))
+
+
+def _carry_over(sim: Any, clients: Clients) -> None:
+    """Do what `winnow offsets migrate --from source --to kafka` does, while the service is paused."""
+    with _paused(sim, clients):
+        if _no_task_runs(sim) and clients.copies is not None:
+            for move in moves(clients.copies, clients.offsets, [log.partition for log in sim.logs]):
+                if move.target is None:
+                    _set(sim, move, clients)
 
 
 def _unblock(sim: Any, log: Log, clients: Clients) -> None:
@@ -453,6 +577,7 @@ def _within(sim: Any, log: Log, offset: int) -> int:
 _HAPPENS: dict[What, Callable[[Any, Event], None]] = {
     What.WRITE: _write,
     What.WRITE_ABORTED: _write_aborted,
+    What.WRITE_FORGED: _write_forged,
     What.KILL_TASK: _kill_task,
     What.KILL_DRIVER: _kill_driver,
     What.FREEZE_TASK: _freeze_task,
@@ -461,6 +586,7 @@ _HAPPENS: dict[What, Callable[[Any, Event], None]] = {
     What.CUT_OFF_DRIVER: _cut_off_driver,
     What.FAULT: _fault,
     What.BROKERS_DOWN: _brokers_down,
+    What.LONG_OUTAGE: _long_outage,
     What.COORDINATOR_MOVES: _coordinator_moves,
     What.GROUP_MOVES: _group_moves,
     What.SLOW_MARKERS: _slow_markers,
@@ -469,6 +595,7 @@ _HAPPENS: dict[What, Callable[[Any, Event], None]] = {
     What.SERVICE_STARTS: _start_service,
     What.NEW_GENERATION: _new_generation,
     What.STANDS_BY: _stands_by,
+    What.UNTIL_END: _until_end,
     What.SERVICE_STOPS: _service_stops,
     What.ADD_SOURCE: _add_source,
     What.ADD_SINK: _add_sink,
@@ -476,6 +603,9 @@ _HAPPENS: dict[What, Callable[[Any, Event], None]] = {
     What.TRUNCATION: _truncation,
     What.PAUSE: _pause,
     What.RESET: _reset,
+    What.RESTORE: _restore,
+    What.PLACEHOLDERS_LOST: _placeholders_lost,
+    What.MARK_LOST: _mark_lost,
     What.MOVED_BACK: _moved_back,
     What.REPLAY: _replay,
     What.AUDIT: _audit,

@@ -8,14 +8,16 @@ client can read.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from app.model import Partition
+from app.offsets.metadata import OffsetMetadata
 from app.operate.findings import Defect, Finding
 from app.operate.ranges import Range
 from tests.simulation.history import History
-from tests.simulation.kafka import Cluster, Fate, Log
+from tests.simulation.kafka import Cluster, Fate, Log, Stored
 
 REPLAYED = b"ok !"
 """How the line of a dead letter begins that a replay has cleansed."""
@@ -56,6 +58,7 @@ class Judge:
         topics: the source, the sink, and the dead letters.
         stands_for: returns the partition under which the offset of a source partition is stored.
         repeats: whether lines may come again, and an offset may go back, because some service works at least once.
+        from_the_end: whether the group starts at the ends of the partitions that exist when it begins.
     """
 
     def __init__(
@@ -68,12 +71,15 @@ class Judge:
         stands_for: Callable[[Partition], Partition],
         history: History,
         repeats: bool = False,
+        from_the_end: bool = False,
     ) -> None:
         self._source, self._sink, self._group = source, sink, group
         self._raw, self._outputs = topics[0], topics[1:]
         self._stands_for = stands_for
         self._history = history
-        self._repeats = repeats
+        self._repeats, self._from_the_end = repeats, from_the_end
+        self._added: set[Partition] = set()
+        """The source partitions that were created after the group began: it reads all of them."""
         self.anomalies: list[Anomaly] = []
         self.seen: dict[Identity, str] = {}
         self.again: set[Identity] = set()
@@ -85,6 +91,8 @@ class Judge:
         self._fates: dict[int, Fate] = {}
         self._with_offset: set[int] = set()
         self._stored: dict[Partition, int] = {}
+        self.earlier: defaultdict[Partition, list[Stored]] = defaultdict(list)
+        """All committed offsets of each source partition, the newest last."""
         self.asked: set[Partition] = set()
         """The source partitions whose offset may go back: an operator has set it, or the log was cut."""
         self._hanging: dict[int, Fate] = {}
@@ -164,9 +172,15 @@ class Judge:
             partition, stored = log.partition, group.stored.get(self._stands_for(log.partition))
             if stored is None:
                 continue
+            if partition not in self._stored and self._from_the_end and partition not in self._added:
+                self.excused |= self._identities(log, log.start, stored.offset)
+                if partition in self._cuts:
+                    self._forgotten[partition] = stored.offset
             before = self._stored.get(partition, 0)
             if stored.offset < before and partition not in self.asked and not self._repeats:
                 self.found("offset moved back", f"{partition}: from {before} to {stored.offset}")
+            if self._stored.get(partition) != stored.offset:
+                self.earlier[partition].append(stored)
             self._stored[partition] = stored.offset
 
     def look(self) -> None:
@@ -269,18 +283,27 @@ class Judge:
         """Excuse the records that retention deletes; some may be unread."""
         self.excused |= self._identities(log, log.start, before)
 
+    def added(self, log: Log) -> None:
+        """Expect all records of a new source partition, if the group has begun."""
+        if self._stored:
+            self._added.add(log.partition)
+
     def cut(self, log: Log) -> None:
         """Allow the offset to go back: the log is about to lose its end in an unclean election."""
         self.asked.add(log.partition)
         self._cuts[log.partition] = max(self._stored.get(log.partition, 0), self._cuts.get(log.partition, 0))
+        known = self.earlier[log.partition][-1:]
+        if self._from_the_end and any(OffsetMetadata.parse(each.metadata).read is None for each in known):
+            self._forgotten[log.partition] = self._cuts[log.partition]  # nothing was read whose leader epoch is known
 
     def waits_for_a_person(self) -> bool:
         """Return whether an offset is pending for good, which the service reports (`OffsetPending`, `OffsetVanished`)."""
         return bool(self._sink.groups[self._group].pending and self._hanging)
 
-    def set_back(self, log: Log, offset: int) -> None:
-        """Expect the records from this offset on again."""
+    def set_to(self, log: Log, offset: int) -> None:
+        """Expect the records from this offset on again, and none that are passed over."""
         self.asked.add(log.partition)
+        self.excused |= self._identities(log, self._stored.get(log.partition, offset), offset)
         if (cut := self._cuts.get(log.partition)) is not None:  # an offset that was set names no leader epoch
             read = max(cut, self._stored.get(log.partition, 0))  # a commit may have been on its way
             self._forgotten[log.partition] = max(read, self._forgotten.get(log.partition, 0))

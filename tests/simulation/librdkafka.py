@@ -780,10 +780,16 @@ class FakeAdmin(Client):
         }
 
     def describe_configs(self, resources: Sequence[Any], **_: object) -> dict[Any, SimFuture[Any]]:
-        minutes = self._cluster.keeps_offsets_minutes
-        settings = {"max.message.bytes": "1000000", "offsets.retention.minutes": f"{minutes}"}
-        found = {name: SimpleNamespace(value=value) for name, value in settings.items()}
-        return {each: self._promise("DescribeConfigs", lambda: found) for each in resources}
+        def found(name: str) -> dict[str, Any]:
+            topic = self._cluster.topics.get(name)
+            settings = {
+                "max.message.bytes": "1000000",
+                "offsets.retention.minutes": f"{self._cluster.keeps_offsets_minutes}",
+                "message.timestamp.type": "LogAppendTime" if topic and topic.append_time else "CreateTime",
+            }
+            return {name: SimpleNamespace(value=value) for name, value in settings.items()}
+
+        return {each: self._promise("DescribeConfigs", partial(found, each.name)) for each in resources}
 
     def describe_cluster(self, **_: object) -> SimFuture[Any]:
         return self._promise("DescribeCluster", lambda: SimpleNamespace(nodes=[SimpleNamespace(id=0)]))

@@ -1,4 +1,4 @@
-"""The lines of a simulated source, and a parser that costs next to nothing."""
+"""The lines of a simulated source, its group and topics, and a parser that costs next to nothing."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import numpy as np
 import pyarrow as pa
 
 from parsers.contract import Parsed
+
+GROUP, RAW, CLEAN, DEAD = "g", "raw", "clean", "dead"
 
 
 def line(partition: int, number: int, *, good: bool = True) -> bytes:

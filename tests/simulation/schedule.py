@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
@@ -26,13 +28,12 @@ from tests.simulation.history import History
 from tests.simulation.judge import Anomaly, Judge
 from tests.simulation.kafka import LAST_EPOCH, Cluster, Log
 from tests.simulation.librdkafka import FakeProducer, World
-from tests.simulation.lines import TinyParser, line
+from tests.simulation.lines import CLEAN, DEAD, GROUP, RAW, TinyParser, line
 from tests.simulation.network import Network
 from tests.simulation.scheduler import Killed, Process, Scheduler
 from tests.simulation.spark import SLOW_START_SECONDS, START_SECONDS, SimRounds
 from tests.simulation.world import make_runtime
 
-GROUP, RAW, CLEAN, DEAD = "g", "raw", "clean", "dead"
 HERE, THERE = "here:9092", "there:9092"
 LOOK_SECONDS, LONGEST_SECONDS = 0.25, 700.0
 STOP_SECONDS = PERSON_SECONDS = 60.0
@@ -40,6 +41,8 @@ PENDING_SECONDS = 90.0
 """How long an offset that hangs may be pending before it counts as left to a person."""
 MARKER_SECONDS = 0.004
 HURRIED_SECONDS = 2.0
+LONG_AT_WORK_SECONDS = 5.0
+"""After how long a service that works must have been noticed by one that yields to it."""
 
 
 def honest(assignment: Assignment) -> ClientFactory[Any]:
@@ -57,6 +60,11 @@ class Running:
     stop: Stop
     generation: int
     stands_by: bool
+    until_end: bool
+    since: float
+    """When it started."""
+    works_since: float | None = None
+    """When it had looked for other services."""
     rounds: SimRounds | None = None
     tracker: StatusTracker | None = None
     killed: bool = False
@@ -66,6 +74,33 @@ class Running:
     @property
     def over(self) -> bool:
         return self.process.dead
+
+    def works_undisturbed(self, now: float) -> bool:
+        """Whether it has worked for long, and goes on."""
+        began = math.inf if self.works_since is None else self.works_since
+        disturbed = self.stop.requested or self.process.frozen or self.process.cut_off
+        return not (self.over or disturbed) and now - began > LONG_AT_WORK_SECONDS
+
+
+@dataclass
+class PauseInForce:
+    """Since when the service is paused for sure: a person has paused it, and nobody is about to resume it."""
+
+    since: float | None = None
+    _ending: int = 0
+
+    def begins(self, now: float) -> None:
+        if self.since is None and not self._ending:
+            self.since = now
+
+    @contextmanager
+    def ending(self) -> Iterator[None]:
+        """Let a person resume the service in this block."""
+        self.since, self._ending = None, self._ending + 1
+        try:
+            yield
+        finally:
+            self._ending -= 1
 
 
 @dataclass
@@ -107,6 +142,8 @@ class Setting:
         hurried: whether coordinators abort open transactions after two seconds.
         slow: whether workers take a minute to start.
         guarantees: that of each generation, in turn.
+        starting: where partitions start for which the group has no offset.
+        append_time: whether the brokers date the lines and the dead letters.
     """
 
     slots: int = 2
@@ -118,6 +155,8 @@ class Setting:
     offsets_minutes: int = 10_080
     slow: bool = False
     guarantees: tuple[Guarantee, ...] = (Guarantee.EXACTLY_ONCE,)
+    starting: str = "earliest"
+    append_time: bool = False
 
     @property
     def repeats(self) -> bool:
@@ -141,6 +180,8 @@ class Setting:
             hurried=rng.random() < 0.1,
             slow=rng.random() < 0.02,
             guarantees=rng.choices(GUARANTEES, (85, 5, 5, 5))[0],
+            starting="latest" if rng.random() < 0.15 else "earliest",
+            append_time=rng.random() < 0.1,
         )
 
 
@@ -159,6 +200,7 @@ def _config(generation: int, setting: Setting) -> Config:
             f"generation={generation}",
             f"delivery.guarantee={setting.guarantees[generation % len(setting.guarantees)]}",
             f"out.of.range={setting.out_of_range}",
+            f"starting.offsets={setting.starting}",
             f"round.interval={setting.round_interval}",
             "parser.engine=plain",  # only a replay or an audit makes this parser, and never calls it
             *changes,
@@ -183,9 +225,11 @@ class Simulation:
         self.services: list[Running] = []
         self.goes_on = True
         """Whether a killed service is started again."""
+        self.heals_at = 0.0
+        self.pause = PauseInForce()
         self.source.create(RAW, 2)
-        self.sink.create(CLEAN, 2)
-        self.sink.create(DEAD, 1)
+        self.sink.create(CLEAN, 2, append_time=setting.append_time)
+        self.sink.create(DEAD, 1, append_time=setting.append_time)
         self.config = _config(0, setting)
         self.judge = Judge(
             self.source,
@@ -195,6 +239,7 @@ class Simulation:
             stands_for=self.stands_for,
             history=self.history,
             repeats=setting.repeats,
+            from_the_end=setting.starting == "latest",
         )
         self.written: dict[int, int] = {}
         self.ends: dict[Partition, int] = {}
@@ -263,16 +308,17 @@ class Simulation:
         self.scheduler.spawn(process, "main", main)
         return process
 
-    def start_service(self, generation: int = 0, *, stand_by: bool = False) -> Running:
+    def start_service(self, generation: int = 0, *, stand_by: bool = False, until_end: bool = False) -> Running:
         """Start a service in a process of its own."""
         name = f"s{len(self.services) + 1}"
-        running = Running(name, Process(name), Stop(), generation, stand_by)
+        running = Running(name, Process(name), Stop(), generation, stand_by, until_end, self.scheduler.now)
         self.services.append(running)
-        self.history.note(name, "starts", f"generation {generation}{', standing by' if stand_by else ''}")
+        how = f"{', standing by' if stand_by else ''}{', until the end' if until_end else ''}"
+        self.history.note(name, "starts", f"generation {generation}{how}")
 
         def main() -> None:
             try:
-                running.code = self._serve(running, stand_by=stand_by)
+                running.code = self._serve(running)
             except Killed:
                 raise
             except WinnowError as error:
@@ -290,12 +336,13 @@ class Simulation:
         self.scheduler.spawn(running.process, "main", main)
         return running
 
-    def _serve(self, running: Running, *, stand_by: bool) -> int:
+    def _serve(self, running: Running) -> int:
         config = _config(running.generation, self.setting)
         runtime = make_runtime(self.scheduler, running.name, look=1.0)
         clients = replace(start.clients(config, runtime), clusters=None)
 
         def rounds() -> SimRounds:
+            self._goes_to_work(running)
             running.rounds = SimRounds(
                 self.scheduler,
                 running.process,
@@ -303,13 +350,26 @@ class Simulation:
                 runtime,
                 parser=TinyParser(),
                 slots=self.setting.slots,
+                submits=lambda: self._starts_tasks(running),
                 start_seconds=SLOW_START_SECONDS if self.setting.slow else START_SECONDS,
             )
             return running.rounds
 
         running.tracker = tracker = StatusTracker(GROUP, [], runtime, about=About(sink=CLEAN))
         service = Service(config, clients, rounds, stop=running.stop, tracker=tracker, runtime=runtime)
-        return service.run(until_end=False, stand_by=stand_by)
+        return service.run(until_end=running.until_end, stand_by=running.stands_by)
+
+    def _goes_to_work(self, running: Running) -> None:
+        """Judge a service that has looked for others, and has fenced whatever was left of them."""
+        running.works_since = now = self.scheduler.now
+        if running.stands_by or running.until_end:
+            others = [each for each in self.alive if each.generation == running.generation]
+            if found := [each for each in others if each.works_undisturbed(now)]:
+                self.judge.found("displaced", f"{running.name} goes to work beside {found[0].name}")
+
+    def _starts_tasks(self, running: Running) -> None:
+        if self.pause.since is not None and self.pause.since < running.since:
+            self.judge.found("went on", f"{running.name} starts tasks, though paused before it started")
 
     def usual_markers(self) -> None:
         self.marker_seconds = MARKER_SECONDS
@@ -360,13 +420,14 @@ class Simulation:
     def _run(self, events: Sequence[Any], heal_at: float) -> None:
         for partition in range(2):
             self.write(partition, self.rng.randint(3, 10))
+        self.heals_at = heal_at
         self.start_service()
         for event in events:
             self.scheduler.sleep(max(0.0, event.at - self.scheduler.now))
             if self._gave_up():
                 return
             event.happen(self)
-        self.scheduler.sleep(max(0.0, heal_at - self.scheduler.now))
+        self.scheduler.sleep(max(0.0, self.heals_at - self.scheduler.now))
         self._heal()
         if self.judge.hangs:
             self._write_to_all()
@@ -462,5 +523,6 @@ class Simulation:
                 self.judge.found("stuck", f"{self.alive[0].name} does not stop")
                 return
             self.scheduler.sleep(LOOK_SECONDS)
-        if wrong := [each for each in self.services if each.code not in (None, 0) and each.error is None]:
+        failed = [each for each in self.services if each.code not in (None, 0) and each.error is None]
+        if wrong := [each for each in failed if not (each.until_end and each.code == 1)]:
             self.judge.found("crashed", f"{wrong[0].name} ended with {wrong[0].code}")

@@ -26,6 +26,7 @@ class SimRounds:
     Args:
         make_clients: makes the clients of a task, inside its process.
         runtime: the runtime of the driver and of all workers.
+        submits: called before each round.
         start_seconds: how long a worker takes to start, at least and at most.
     """
 
@@ -38,11 +39,12 @@ class SimRounds:
         *,
         parser: Parser,
         slots: int,
+        submits: Callable[[], object],
         start_seconds: tuple[float, float] = START_SECONDS,
     ) -> None:
         self.slots, self.start_seconds = slots, start_seconds
         self.scheduler, self.driver, self.make_clients = scheduler, driver, make_clients
-        self.runtime, self.parser = runtime, parser
+        self.runtime, self.parser, self.submits = runtime, parser, submits
         self.workers: list[Process] = []
         """All workers ever started; the last ones may be alive."""
         driver.when_it_dies.append(self._driver_died)
@@ -61,6 +63,7 @@ class SimRounds:
         self.scheduler.sleep(0.1)
 
     def submit(self, assignments: Sequence[Assignment]) -> SimRound:
+        self.submits()
         return SimRound(self, assignments)
 
     def stop(self) -> None:

@@ -146,18 +146,30 @@ class TestBeforeWork:
 
     @pytest.mark.parametrize(("commit_seconds", "seconds"), [(0.5, 3.0), (15.0, 30.0)])
     def test_it_looks_for_as_long_as_a_commit_may_take(self, commit_seconds: float, seconds: float) -> None:
-        """Only then can it rule out others, and only if Kafka has responded all the time."""
+        """Only then can it rule out others."""
         harness = OwnersHarness(EARLIER)
         harness.owners.look_before_work(commit_seconds, refuse=False)
         harness.now += seconds - 0.1
         assert harness.owners.must_look
 
+        harness.now += 0.1
+        assert not harness.owners.must_look
+
+    @pytest.mark.parametrize("refuse", [True, False])
+    def test_after_an_outage_it_looks_longer(self, refuse: bool) -> None:
+        """A living service may need time to work again. The outage may have begun before this run has looked at all."""
+        harness = OwnersHarness(EARLIER)
         harness.owners.lose_sight()
+        harness.owners.look_before_work(0.5, refuse=refuse)
         harness.now += 90
         harness.look(EARLIER)
 
+        harness.now += GONE_SECONDS - 0.1
         assert harness.owners.must_look
-        harness.now += seconds
+        harness.now += 0.1
+        assert not harness.owners.must_look
+        harness.owners.lose_sight()
+        harness.owners.work()
         assert not harness.owners.must_look
 
     def test_where_no_offset_names_another_run_there_is_nobody_to_wait_for(self) -> None:
