@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
@@ -170,15 +170,20 @@ def _spelt(factory: Factory, keywords: Mapping[str, object], positional: int) ->
     return right | {option: value for option, value in meant.items() if option}
 
 
+@cache
+def _parameters(factory: Factory) -> Sequence[inspect.Parameter]:
+    return tuple(inspect.signature(factory).parameters.values())
+
+
 def _named(factory: Factory, positional: int) -> dict[str, inspect.Parameter]:
-    parameters = list(inspect.signature(factory).parameters.values())[positional:]
+    parameters = _parameters(factory)[positional:]
     return {p.name: p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
 
 
 def _problems(factory: Factory, keywords: Mapping[str, object], positional: int) -> Iterator[tuple[str, str]]:
     """Yield each unknown or missing option with a sentence."""
     named = _named(factory, positional)
-    if not any(p.kind is p.VAR_KEYWORD for p in inspect.signature(factory).parameters.values()):
+    if not any(p.kind is p.VAR_KEYWORD for p in _parameters(factory)):
         for keyword in keywords:
             if keyword not in named:
                 yield keyword, f"no option {keyword!r}; {hint(keyword, named)}"

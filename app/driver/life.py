@@ -15,13 +15,19 @@ class Sight:
         """When the current series of answered looks began; None while Kafka is not responding."""
         self.was_lost = False
 
-    def opens(self) -> None:
-        """Record an answered look."""
-        if self._began is None:
+    def opens(self, *, anew: bool = False) -> None:
+        """Record an answered look, with which perhaps another series begins."""
+        if anew or self._began is None:
             self._began = self.now()
 
     def is_lost(self) -> None:
         self._began, self.was_lost = None, True
+
+    def waited(self, since: float) -> None:
+        """Record an answer for which we have waited since then: nothing was seen meanwhile."""
+        now = self.now()
+        if self._began is not None:
+            self._began = min(self._began + now - since, now)
 
     def seconds(self, since: float = -math.inf) -> float:
         """Return for how many seconds, at most from `since` on, every look has been answered."""

@@ -47,6 +47,8 @@ class Owners:
         self.takeover = Takeover(me, self._sight, self._timings.gone)
         self._equals = Equals.REPLACED
         self._must_look_for = 0.0
+        self._named = False
+        """Whether an offset has ever named another run."""
 
     def observe(self, offsets: Mapping[Partition, CommittedOffset | None]) -> None:
         """
@@ -57,12 +59,13 @@ class Owners:
             Superseded: a later run of this generation is active, and this run does not stand by.
             ServiceRuns: a run of this generation is active, and this run was to refuse that.
         """
-        self._sight.opens()
+        self._sight.opens(anew=self._looks < LOOKS_AT_LEFTOVERS)
         moved = {
             partition: owner_of(committed)
             for partition, committed in offsets.items()
             if committed is not None and committed != self._seen.get(partition)
         }
+        self._named = self._named or any(owner not in (NOBODY, self._me) for owner in moved.values())
         for partition, owner in moved.items():
             if owner.sink not in ("", self._me.sink):
                 raise self._foreign_sink(partition, owner)
@@ -71,6 +74,10 @@ class Owners:
         self._check_rivals({owner for partition in known if self._is_equal(owner := moved[partition])})
         self._seen |= offsets
         self._looks += 1
+
+    def waited(self, since: float) -> None:
+        """Record an answer for which we have waited since then: another run may have waited for the same."""
+        self._sight.waited(since)
 
     def lose_sight(self) -> None:
         """Record that Kafka is not responding: until it does, no run counts as silent or absent."""
@@ -97,13 +104,12 @@ class Owners:
     @property
     def must_look(self) -> bool:
         """
-        Whether it is too soon to rule out other runs. It never is if no offset names another run.
+        Whether it is too soon to rule out other runs. It never is if no offset has named another run.
 
         After an outage, a run that is alive may take as long to commit again as one that is silent counts as alive.
         """
-        named = any(owner_of(each) not in (NOBODY, self._me) for each in self._seen.values())
         seconds = self._timings.gone if self._sight.was_lost else self._must_look_for
-        return self.stands_by and named and self._sight.seconds() < seconds
+        return self.stands_by and self._named and self._sight.seconds() < seconds
 
     @property
     def goes_first(self) -> Owner | None:

@@ -157,11 +157,14 @@ class Service:
 
     def _ask(self, call: Callable[[], T]) -> T:
         """Ask Kafka. While it does not respond, the silence of other runs means nothing."""
+        began, owners = self._runtime.monotonic(), self._discovery.owners
         try:
-            return call()
+            answer = call()
         except (NotAllowed, Unreachable):
-            self._discovery.owners.lose_sight()
+            owners.lose_sight()
             raise
+        owners.waited(since=began)
+        return answer
 
     def task_config(self) -> TaskConfig:
         """Return the tasks' common configuration; sink and dead letters are looked up, because they may grow."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from types import MappingProxyType
 from urllib.parse import quote, unquote
 
@@ -153,8 +154,13 @@ class OffsetMetadata:
         return f"{before} dead={_written_counts(counts.dead, MAX_BYTES - len(before) - len(after))}{after}"
 
     @classmethod
+    @lru_cache(maxsize=2_048)
     def parse(cls, text: str) -> OffsetMetadata:
-        """Parse this version or the first; text from any other tool gives empty metadata."""
+        """
+        Parse this version or the first; text from any other tool gives empty metadata.
+
+        The last results are kept: each look at the offsets asks for most of them several times.
+        """
         version, *words = text.split() or [""]
         if version not in (FIRST_VERSION, VERSION):
             return cls()

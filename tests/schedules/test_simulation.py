@@ -87,10 +87,14 @@ HARMS = {
         ),
         {"lost", "stuck"},
     ),
-    "an outage begins when a service has just begun to stand by": Harm(
+    "an outage begins soon after a service has begun to stand by, and the tasks take long to work again": Harm(
         "outage-is-silence",
         Setting(1),
-        (Event(5.9, What.STANDS_BY), Event(6.0, What.LONG_OUTAGE, seconds=1.0)),
+        (
+            Event(5.2, What.STANDS_BY),
+            Event(6.0, What.LONG_OUTAGE, seconds=1.0),
+            Event(72.0, What.FREEZE_TASK, seconds=10.0),
+        ),
         {"displaced"},
     ),
     "a backfill starts beside the service": Harm(

@@ -293,7 +293,8 @@ def _long_outage(sim: Any, event: Event) -> None:
     """Take all brokers away for longer than another service may be silent."""
     seconds = SILENCE_SECONDS + 5 * event.seconds
     sim.source.down = sim.sink.down = True
-    sim.heals_at = max(sim.heals_at, event.at + seconds + HEAL_SECONDS)
+    sim.outage_until = max(sim.outage_until, event.at + seconds)
+    sim.heals_at = sim.outage_until + HEAL_SECONDS
     for cluster in (sim.source, sim.sink):
         sim.scheduler.after(seconds, partial(setattr, cluster, "down", False))
 
@@ -456,10 +457,11 @@ def _mark_lost(sim: Any, _: Event) -> None:
 
 
 def _placeholders_lost(sim: Any, _: Event) -> None:
-    """Forget the group's offsets on the sink's cluster, if each has a copy on the source's."""
+    """Forget the group's offsets on the sink's cluster, if each has a copy and no second service works against the first."""
     group, copies = sim.sink.groups[GROUP], sim.source.groups[GROUP].stored
     lost = [each for log in sim.logs if (each := sim.stands_for(log.partition)) in group.stored]
-    if sim.setting.two_clusters and all(log.partition in copies for log in sim.logs if sim.stored(log) is not None):
+    copied = all(log.partition in copies for log in sim.logs if sim.stored(log) is not None)
+    if sim.setting.two_clusters and copied and len(sim.alive) <= 1:
         for each in lost:
             del group.stored[each]
 
@@ -550,9 +552,13 @@ def unblock(sim: Any) -> None:
     if sim.setting.out_of_range != "error":
         return
     for log in sim.logs:
-        stored = sim.stored(log)
-        if stored is not None and _within(sim, log, stored) != stored:
+        known = sim.judge.earlier[log.partition]
+        if known and (_within(sim, log, known[-1].offset) != known[-1].offset or _is_cut(known[-1])):
             sim.operator(f"unblocks {log.partition}", partial(_unblock, sim, log))
+
+
+def _is_cut(stored: Stored) -> bool:
+    return OffsetMetadata.parse(stored.metadata).cut is not None
 
 
 def _carry_over(sim: Any, clients: Clients) -> None:

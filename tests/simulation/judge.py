@@ -92,7 +92,7 @@ class Judge:
         self._with_offset: set[int] = set()
         self._stored: dict[Partition, int] = {}
         self.earlier: defaultdict[Partition, list[Stored]] = defaultdict(list)
-        """All committed offsets of each source partition, the newest last."""
+        """All committed offsets of each source partition, the newest last, with the times at which they were readable."""
         self.asked: set[Partition] = set()
         """The source partitions whose offset may go back: an operator has set it, or the log was cut."""
         self._hanging: dict[int, Fate] = {}
@@ -179,8 +179,9 @@ class Judge:
             before = self._stored.get(partition, 0)
             if stored.offset < before and partition not in self.asked and not self._repeats:
                 self.found("offset moved back", f"{partition}: from {before} to {stored.offset}")
-            if self._stored.get(partition) != stored.offset:
-                self.earlier[partition].append(stored)
+            earlier = self.earlier[partition]
+            if not earlier or earlier[-1][:3] != stored[:3]:  # all but the time at which it was sent
+                earlier.append(stored._replace(at=self._sink.clock.now))
             self._stored[partition] = stored.offset
 
     def look(self) -> None:
@@ -283,6 +284,11 @@ class Judge:
         """Excuse the records that retention deletes; some may be unread."""
         self.excused |= self._identities(log, log.start, before)
 
+    def committed(self, host: str, begin: float, end: float) -> bool:
+        """Return whether the service on a host has committed between two times."""
+        every = [stored for each in self.earlier.values() for stored in each if begin <= stored.at <= end]
+        return any(OffsetMetadata.parse(stored.metadata).owner.host == host for stored in every)
+
     def added(self, log: Log) -> None:
         """Expect all records of a new source partition, if the group has begun."""
         if self._stored:
@@ -293,8 +299,8 @@ class Judge:
         self.asked.add(log.partition)
         self._cuts[log.partition] = max(self._stored.get(log.partition, 0), self._cuts.get(log.partition, 0))
         known = self.earlier[log.partition][-1:]
-        if self._from_the_end and any(OffsetMetadata.parse(each.metadata).read is None for each in known):
-            self._forgotten[log.partition] = self._cuts[log.partition]  # nothing was read whose leader epoch is known
+        if any(OffsetMetadata.parse(each.metadata).read is None for each in known):  # no leader epoch is known
+            self._forgotten[log.partition] = self._cuts[log.partition]
 
     def waits_for_a_person(self) -> bool:
         """Return whether an offset is pending for good, which the service reports (`OffsetPending`, `OffsetVanished`)."""

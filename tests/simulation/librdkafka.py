@@ -32,7 +32,7 @@ TIMED_OUT, STATE, FATAL, FENCED, TRANSPORT = -185, -172, -150, -144, -195
 PARTITION_EOF, AUTO_OFFSET_RESET = -191, -140
 PID_RETRY_SECONDS = OFFSETS_RETRY_SECONDS = 0.5
 CONCURRENT_RETRY_SECONDS = 0.02
-USUAL_BACKOFF_SECONDS = 0.1
+USUAL_BACKOFF_SECONDS, LONGEST_BACKOFF_SECONDS = 0.1, 1.0
 IDLE_FACTOR = 6.0
 """How much longer than asked a consumer waits if nothing comes: a slow machine, and fewer steps for us."""
 RETRIED = {kafka.NOT_COORDINATOR, kafka.NOT_LEADER, KafkaError.COORDINATOR_NOT_AVAILABLE}
@@ -97,7 +97,7 @@ class Client:
         self, api: str, apply: Callable[[], Any], seconds: float, again: frozenset[int] = frozenset()
     ) -> Any:
         """Ask again and again until there is an answer that is final; raise _TIMED_OUT if there is none in time."""
-        until = self._scheduler.now + seconds
+        until, pause = self._scheduler.now + seconds, USUAL_BACKOFF_SECONDS
         while (left := until - self._scheduler.now) > 0:
             try:
                 answer = self._ask(api, apply, left)
@@ -107,7 +107,8 @@ class Client:
                 break
             if not isinstance(answer, int) or answer not in RETRIED | again:
                 return answer
-            self._scheduler.sleep(min(USUAL_BACKOFF_SECONDS, max(0.0, until - self._scheduler.now)))
+            self._scheduler.sleep(min(pause, max(0.0, until - self._scheduler.now)))
+            pause = min(2 * pause, LONGEST_BACKOFF_SECONDS)
         raise _error(TIMED_OUT, f"{api} timed out")
 
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> Any:

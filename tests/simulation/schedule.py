@@ -21,6 +21,7 @@ from app.executor.clients import ClientFactory
 from app.kafka.backend import PLAIN
 from app.kafka.clients import TaskClients
 from app.model import Assignment, Guarantee, Partition
+from app.runtime import Timings
 from app.status.snapshot import About
 from tests.simulation import librdkafka, scheduler
 from tests.simulation.events import unblock
@@ -41,8 +42,8 @@ PENDING_SECONDS = 90.0
 """How long an offset that hangs may be pending before it counts as left to a person."""
 MARKER_SECONDS = 0.004
 HURRIED_SECONDS = 2.0
-LONG_AT_WORK_SECONDS = 5.0
-"""After how long a service that works must have been noticed by one that yields to it."""
+MISSED_SECONDS = 1.0
+"""How long before a commit, and afterwards, a service must have looked to notice it."""
 
 
 def honest(assignment: Assignment) -> ClientFactory[Any]:
@@ -63,8 +64,6 @@ class Running:
     until_end: bool
     since: float
     """When it started."""
-    works_since: float | None = None
-    """When it had looked for other services."""
     rounds: SimRounds | None = None
     tracker: StatusTracker | None = None
     killed: bool = False
@@ -75,11 +74,11 @@ class Running:
     def over(self) -> bool:
         return self.process.dead
 
-    def works_undisturbed(self, now: float) -> bool:
-        """Whether it has worked for long, and goes on."""
-        began = math.inf if self.works_since is None else self.works_since
+    @property
+    def goes_on(self) -> bool:
+        """Whether its tasks run, and nothing keeps it from working."""
         disturbed = self.stop.requested or self.process.frozen or self.process.cut_off
-        return not (self.over or disturbed) and now - began > LONG_AT_WORK_SECONDS
+        return bool(self.rounds and self.rounds.alive) and not (self.over or disturbed)
 
 
 @dataclass
@@ -226,6 +225,8 @@ class Simulation:
         self.goes_on = True
         """Whether a killed service is started again."""
         self.heals_at = 0.0
+        self.outage_until = -math.inf
+        """When the long outage ends."""
         self.pause = PauseInForce()
         self.source.create(RAW, 2)
         self.sink.create(CLEAN, 2, append_time=setting.append_time)
@@ -361,11 +362,21 @@ class Simulation:
 
     def _goes_to_work(self, running: Running) -> None:
         """Judge a service that has looked for others, and has fenced whatever was left of them."""
-        running.works_since = now = self.scheduler.now
-        if running.stands_by or running.until_end:
-            others = [each for each in self.alive if each.generation == running.generation]
-            if found := [each for each in others if each.works_undisturbed(now)]:
-                self.judge.found("displaced", f"{running.name} goes to work beside {found[0].name}")
+        if not (running.stands_by or running.until_end):
+            return
+        for each in self.services:
+            equal = each is not running and each.generation == running.generation
+            if equal and each.goes_on and (self._has_seen(running, each) or self._has_seen_an_outage(running)):
+                self.judge.found("displaced", f"{running.name} goes to work beside {each.name}")
+
+    def _has_seen(self, running: Running, other: Running) -> bool:
+        """Return whether the other service has committed while this one looked, or should have looked, for it."""
+        now, least = self.scheduler.now, Timings().sign_of_life
+        begin = now - least if now - running.since < least else running.since + MISSED_SECONDS
+        return self.judge.committed(other.name, begin, now - MISSED_SECONDS)
+
+    def _has_seen_an_outage(self, running: Running) -> bool:
+        return running.since < self.outage_until and self.scheduler.now < self.outage_until + Timings().gone
 
     def _starts_tasks(self, running: Running) -> None:
         if self.pause.since is not None and self.pause.since < running.since:

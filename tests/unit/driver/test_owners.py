@@ -155,6 +155,17 @@ class TestBeforeWork:
         harness.now += 0.1
         assert not harness.owners.must_look
 
+    def test_the_wait_for_an_answer_is_no_look(self) -> None:
+        """Another run may have waited for the same coordinator."""
+        harness = OwnersHarness(EARLIER)
+        harness.owners.look_before_work(0.5, refuse=True)
+        harness.now += 6.0
+        harness.owners.waited(since=harness.now - 5.0)
+
+        assert harness.owners.must_look
+        harness.now += 2.0
+        assert not harness.owners.must_look
+
     @pytest.mark.parametrize("refuse", [True, False])
     def test_after_an_outage_it_looks_longer(self, refuse: bool) -> None:
         """A living service may need time to work again. The outage may have begun before this run has looked at all."""

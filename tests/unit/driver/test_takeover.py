@@ -416,8 +416,10 @@ class Occupied(DriverKafka):
         self.time: Callable[[], float] = lambda: 0.0
         self.away = (0.0, 0.0)
         """The start and end of an outage."""
+        self.before_load: Callable[[], object] = lambda: None
 
     def load(self, partitions: Iterable[Partition], *, stable: bool) -> dict[Partition, CommittedOffset]:
+        self.before_load()
         began, ended = self.away
         if began <= self.time() < ended:
             raise Unreachable("away")
@@ -492,6 +494,16 @@ class TestStandBy:
 
         assert 1 == len(flow.rounds.rounds)
         assert least <= flow.time.now < least + 1
+
+    def test_the_wait_for_an_answer_is_no_look(self) -> None:
+        """The other run may have waited for the same coordinator."""
+        kafka = Occupied(Owner(0, "~", "clean", 2), until=0)
+        flow, slow = SimulatedService(kafka, FakeRounds(works(kafka))), iter([2.0, 2.0])
+        kafka.before_load = lambda: flow.time.pass_by(next(slow, 0.0))
+
+        flow.run(config("generation=2"), until_end=True, stand_by=True)
+
+        assert 7 <= flow.time.now < 8
 
     def test_it_waits_for_no_earlier_generation(self) -> None:
         """That one is waiting to be taken over."""
