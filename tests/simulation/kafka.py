@@ -307,7 +307,7 @@ class TopicState:
 
     name: str
     id: str
-    logs: list[Log]
+    logs: list[Log] = field(repr=False)
     append_time: bool = False
     """Whether records get the time at which they are written."""
 
