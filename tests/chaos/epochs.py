@@ -2,7 +2,8 @@
 Opens one transactional.id more often than an epoch, of 15 bits, can count: `python -m tests.chaos epochs`.
 
 Most openings are bare InitProducerId requests, because librdkafka does not expose the producer id and epoch it gets.
-One in twenty is a new librdkafka producer that commits a line; near the last epochs, every other one is.
+One in twenty is a new librdkafka producer that commits a line. Near the last epochs, every other one is, and two in three
+of these leave their transaction open for the next opening to abort.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from app.kafka import settings
 from app.kafka.delivery import connect
 from app.model import Partition, transactional_id
 from tests.independent import read
+from tests.support.ivy import kafka, resolved
 
 CLIENT_EVERY = 20
 EPOCHS = 1 << 15
@@ -43,6 +45,8 @@ class Tally:
 
     identities: list[Identity] = field(default_factory=list)
     written: list[bytes] = field(default_factory=list)
+    left_open: int = 0
+    """How many transactions the next opening had to abort."""
     read: list[bytes | None] = field(default_factory=list)
 
     @property
@@ -56,32 +60,35 @@ class Tally:
         return bool(self.identities) and self.identities[-1].epoch >= LAST_EPOCHS
 
 
-def run(times: int) -> Tally:
-    """Open the transactional.id this many times; raises KafkaException if a producer fails."""
+def run(times: int, version: str = "") -> Tally:
+    """Open the transactional.id this many times, perhaps on another version of Kafka; raises what a producer raises."""
     name = transactional_id(GROUP, Partition(TOPIC, 0))
     tally = Tally()
-    with Broker() as broker, Coordinator(broker.bootstrap) as coordinator:
+    with Broker(jars=resolved(kafka(version)) if version else None) as broker, Coordinator(broker.bootstrap) as coordinator:
         broker.create_topic(TOPIC)
         for number in range(times):
             if number % (2 if tally.near_the_end else CLIENT_EVERY):
                 tally.identities.append(coordinator.open(name))
+            elif tally.near_the_end and number % 6:
+                _write(broker.bootstrap, number).flush(CALL_SECONDS)
+                tally.left_open += 1
             else:
-                tally.written.append(_write(broker.bootstrap, number))
+                _write(broker.bootstrap, number).commit_transaction(CALL_SECONDS)
+                tally.written.append(b"%d" % number)
         tally.read = [record.value for record in read(broker.bootstrap, TOPIC)]
     return tally
 
 
-def _write(bootstrap: str, number: int) -> bytes:
-    """Open a producer as the service does, commit a line, and return it."""
+def _write(bootstrap: str, number: int) -> Producer:
+    """Open a producer as the service does, write a line, and return the producer with its open transaction."""
     configured = {"bootstrap.servers": bootstrap, "enable.idempotence": True, **settings.QUIET}
     fencing = settings.fencing(GROUP, 60, Partition(TOPIC, 0))
     producer = Producer(configured | fencing, logger=settings.SILENT)
     connect(producer, TOPIC)
     producer.init_transactions(CALL_SECONDS)
     producer.begin_transaction()
-    producer.produce(TOPIC, value := b"%d" % number)
-    producer.commit_transaction(CALL_SECONDS)
-    return value
+    producer.produce(TOPIC, b"%d" % number)
+    return producer
 
 
 class Coordinator:
