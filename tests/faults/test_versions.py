@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+from confluent_kafka import IsolationLevel, TopicPartition
+from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]  # not in its __all__
 
 from app.embedded.broker import Broker
+from tests.chaos.cluster import stopped
 from tests.conftest import QUICK_JAVA
 from tests.independent import Feeder, amiss, arrived, connect_again, read
 from tests.integration.service import Winnow, settings
@@ -25,12 +29,12 @@ PARTITIONS, SOME = 3, 2_000
 class Load:
     """A service that cleanses steadily written lines."""
 
-    def __init__(self, broker: Broker, folder: Path, replicas: int) -> None:
+    def __init__(self, broker: Broker, folder: Path, replicas: int, **more: object) -> None:
         names = ("raw", "clean", "dead")
         self._broker = broker
         self.source, self.sink, dead = (broker.create_topic(each, PARTITIONS, replication=replicas) for each in names)
         self.feeder = Feeder(broker.bootstrap, self.source, PARTITIONS)
-        config = settings(broker.bootstrap, group=self.sink, sources=[self.source], sink=self.sink, dead=dead)
+        config = settings(broker.bootstrap, group=self.sink, sources=[self.source], sink=self.sink, dead=dead, **more)
         self.service = Winnow(config, folder)
         self._expected = 0
 
@@ -38,6 +42,26 @@ class Load:
         """Wait until lines arrive that were written just now."""
         self._expected = self.feeder.written.total() + SOME
         arrived(self._broker.bootstrap, self.sink, self._expected)
+
+    def stalls_in_a_transaction(self) -> None:
+        """Stop a task that has open transactions until the broker has aborted them."""
+        stalled = False
+        while not stalled:
+            with stopped(until(lambda: self.service.workers, "a task")[0]):
+                if self._open_transactions():
+                    stalled = until(lambda: not self._open_transactions(), "the broker has aborted them")
+
+    def _open_transactions(self) -> bool:
+        stable, written = (
+            self._ends(each) for each in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
+        )
+        return stable != written
+
+    def _ends(self, isolation: IsolationLevel) -> list[int]:
+        latest: Any = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        wanted = {TopicPartition(self.sink, number): latest for number in range(PARTITIONS)}
+        found = self._broker.admin().list_offsets(wanted, isolation_level=isolation)
+        return [each.result().offset for each in found.values()]
 
     def is_exact(self) -> None:
         """Stop the load, and require that each line has arrived once and in order."""
@@ -59,6 +83,20 @@ def test_an_older_kafka(version: str, tmp_path: Path) -> None:
             broker.kill()
             broker.start()
             connect_again()
+            load.more_arrives()
+            load.is_exact()
+
+
+@pytest.mark.parametrize("version", ["4.1.0", "4.1.2"])
+def test_a_task_that_stalls_longer_than_its_transaction(version: str, tmp_path: Path) -> None:
+    """Up to 4.1.0, brokers answer what comes afterwards with a fatal error instead of a fence (KAFKA-19690)."""
+    soon = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "500"}
+    with Broker(java=QUICK, jars=resolved(kafka(version)), properties=soon) as broker:
+        load = Load(broker, tmp_path, 1, transaction_timeout="10s")
+        with load.feeder, load.service:
+            for _ in range(3):
+                load.more_arrives()
+                load.stalls_in_a_transaction()
             load.more_arrives()
             load.is_exact()
 
