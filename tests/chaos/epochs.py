@@ -64,7 +64,10 @@ def run(times: int, version: str = "") -> Tally:
     """Open the transactional.id this many times, perhaps on another version of Kafka; raises what a producer raises."""
     name = transactional_id(GROUP, Partition(TOPIC, 0))
     tally = Tally()
-    with Broker(jars=resolved(kafka(version)) if version else None) as broker, Coordinator(broker.bootstrap) as coordinator:
+    with (
+        Broker(jars=resolved(kafka(version)) if version else None) as broker,
+        Coordinator(broker.bootstrap) as coordinator,
+    ):
         broker.create_topic(TOPIC)
         for number in range(times):
             if number % (2 if tally.near_the_end else CLIENT_EVERY):
