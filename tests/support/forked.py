@@ -68,9 +68,10 @@ class ForkedService:
         return code
 
     def send_signal(self, number: int) -> None:
-        """Send a signal if it is still running."""
+        """Send a signal if it is still running. It may end in this very moment."""
         if self.poll() is None:
-            os.kill(self.pid, number)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
 
     def kill(self) -> None:
         """Kill it."""
