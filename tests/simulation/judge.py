@@ -289,6 +289,11 @@ class Judge:
         every = [stored for each in self.earlier.values() for stored in each if begin <= stored.at <= end]
         return any(OffsetMetadata.parse(stored.metadata).owner.host == host for stored in every)
 
+    def named(self, host: str, at: float) -> bool:
+        """Return whether an offset named the service on a host at some time."""
+        last = [[stored for stored in each if stored.at <= at][-1:] for each in self.earlier.values()]
+        return any(OffsetMetadata.parse(stored.metadata).owner.host == host for each in last for stored in each)
+
     def added(self, log: Log) -> None:
         """Expect all records of a new source partition, if the group has begun."""
         if self._stored:

@@ -370,10 +370,11 @@ class Simulation:
                 self.judge.found("displaced", f"{running.name} goes to work beside {each.name}")
 
     def _has_seen(self, running: Running, other: Running) -> bool:
-        """Return whether the other service has committed while this one looked, or should have looked, for it."""
-        now, least = self.scheduler.now, Timings().sign_of_life
-        begin = now - least if now - running.since < least else running.since + MISSED_SECONDS
-        return self.judge.committed(other.name, begin, now - MISSED_SECONDS)
+        """Return whether the other service has committed while this one looked, or was named when this one began to look."""
+        now = self.scheduler.now
+        if now - running.since < Timings().sign_of_life:
+            return self.judge.named(other.name, running.since)
+        return self.judge.committed(other.name, running.since + MISSED_SECONDS, now - MISSED_SECONDS)
 
     def _has_seen_an_outage(self, running: Running) -> bool:
         return running.since < self.outage_until and self.scheduler.now < self.outage_until + Timings().gone
