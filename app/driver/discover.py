@@ -139,7 +139,7 @@ class Discovery:
 
     def _ask_for_cuts(self, offsets: Mapping[Partition, PartitionOffsets]) -> None:
         """
-        Ask where the logs that are known to be cut were cut. They may have grown again since, or been cut again.
+        Ask Kafka where each truncated log was cut. Since it was last seen, it may have grown or been cut again.
 
         Raises:
             Unreachable, NotUsable: Kafka does not respond, or denies access.

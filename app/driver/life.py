@@ -14,9 +14,10 @@ class Sight:
         self._began: float | None = None
         """When the current series of answered looks began; None while Kafka is not responding."""
         self.was_lost = False
+        """Whether Kafka has ever not responded."""
 
     def opens(self, *, anew: bool = False) -> None:
-        """Record an answered look, with which perhaps another series begins."""
+        """Record an answered look. It begins a series if none goes on, and always if `anew`."""
         if anew or self._began is None:
             self._began = self.now()
 

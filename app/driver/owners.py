@@ -59,7 +59,7 @@ class Owners:
             Superseded: a later run of this generation is active, and this run does not stand by.
             ServiceRuns: a run of this generation is active, and this run was to refuse that.
         """
-        self._sight.opens(anew=self._looks < LOOKS_AT_LEFTOVERS)
+        self._sight.opens(anew=self._looks < LOOKS_AT_LEFTOVERS)  # what moves until then is no sign
         moved = {
             partition: owner_of(committed)
             for partition, committed in offsets.items()

@@ -17,7 +17,7 @@ from app.driver.newcomers import Newcomers
 from app.driver.owners import Owners
 from app.driver.pause import PauseMark
 from app.executor.lane.states import Closed, Opened
-from app.headers import TRANSACTION, as_text, origin_of
+from app.headers import TRANSACTION, as_text
 from app.kafka import settings, writers
 from app.kafka.acknowledged import AcknowledgedWriter
 from app.kafka.consumer import TaskConsumer
@@ -174,15 +174,15 @@ def _replays_by_time() -> AbstractContextManager[None]:
 
 def _headers_trusted() -> AbstractContextManager[None]:
     """Wrong: a header that a source record bears is taken for ours."""
+    own = HangingTransactions._own
 
-    def own(self: HangingTransactions, record: Record, source: Partition) -> Own | None:
+    def trusting(self: HangingTransactions, record: Record, source: Partition) -> Own | None:
         owner, _, text = as_text(record.headers).get(TRANSACTION, "").rpartition("@")
         if owner == transactional_id(self.group, source):
             return Own(record.offset, int(text), marked=True)
-        partition, offset = origin_of(record.headers) or (None, 0)
-        return Own(record.offset, offset, marked=False) if partition == source else None
+        return own(self, record, source)
 
-    return _replaced(HangingTransactions, "_own", own)
+    return _replaced(HangingTransactions, "_own", trusting)
 
 
 def _dead_letters_outside() -> AbstractContextManager[None]:

@@ -38,6 +38,7 @@ PATIENCE = 60
 HEAL_SECONDS = 8.0
 """When everything is repaired."""
 SILENCE_SECONDS = Timings().gone + 5.0
+"""Longer than a living service may be silent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,19 +338,19 @@ def _sink_leaderless(sim: Any, event: Event) -> None:
 
 
 def _start_service(sim: Any, _: Event) -> None:
-    sim.start_service(max((each.generation for each in sim.services), default=0))
+    sim.start_service(sim.newest_generation)
 
 
 def _new_generation(sim: Any, _: Event) -> None:
-    sim.start_service(max((each.generation for each in sim.services), default=0) + 1)
+    sim.start_service(sim.newest_generation + 1)
 
 
 def _stands_by(sim: Any, _: Event) -> None:
-    sim.start_service(max((each.generation for each in sim.services), default=0), stand_by=True)
+    sim.start_service(sim.newest_generation, stand_by=True)
 
 
 def _until_end(sim: Any, _: Event) -> None:
-    sim.start_service(max((each.generation for each in sim.services), default=0), until_end=True)
+    sim.start_service(sim.newest_generation, until_end=True)
 
 
 def _service_stops(sim: Any, event: Event) -> None:
@@ -507,7 +508,7 @@ class Past:
                 then[partition] = known[-1]
         offsets = {each.number: stored.offset for each, stored in then.items()}
         ids = {each.number: OffsetMetadata.parse(stored.metadata).topic_id for each, stored in then.items()}
-        return [PastOffsets(until, offsets, ids)][: most if offsets else 0]
+        return [PastOffsets(until, offsets, ids)][:most] if then else []
 
 
 def _moved_back(sim: Any, event: Event) -> None:

@@ -303,8 +303,8 @@ class Judge:
         """Allow the offset to go back: the log is about to lose its end in an unclean election."""
         self.asked.add(log.partition)
         self._cuts[log.partition] = max(self._stored.get(log.partition, 0), self._cuts.get(log.partition, 0))
-        known = self.earlier[log.partition][-1:]
-        if any(OffsetMetadata.parse(each.metadata).read is None for each in known):  # no leader epoch is known
+        earlier = self.earlier[log.partition]
+        if earlier and OffsetMetadata.parse(earlier[-1].metadata).read is None:  # no leader epoch is known
             self._forgotten[log.partition] = self._cuts[log.partition]
 
     def waits_for_a_person(self) -> bool:

@@ -91,14 +91,13 @@ class Batch(NamedTuple):
 class Log:
     """One partition."""
 
-    def __init__(self, partition: Partition) -> None:
-        self.partition = partition
+    def __init__(self, partition: Partition, *, append_time: bool) -> None:
+        self.partition, self.append_time = partition, append_time
         self.start = 0
         self._base = 0
         self._entries: list[Entry] = []
         self.has_leader = True
         self.leader_epoch = 0
-        self.append_time = False
         self.ongoing: dict[int, int] = {}
         """The first offset of the open transaction of each producer."""
         self._producers: dict[int, tuple[int, int]] = {}
@@ -364,8 +363,7 @@ class Cluster:
     def grow(self, name: str, partitions: int) -> None:
         topic = self.topics[name]
         for number in range(len(topic.logs), partitions):
-            topic.logs.append(log := Log(Partition(name, number)))
-            log.append_time = topic.append_time
+            topic.logs.append(Log(Partition(name, number), append_time=topic.append_time))
 
     def log(self, partition: Partition) -> Log:
         return self.topics[partition.topic].logs[partition.number]

@@ -387,6 +387,10 @@ class Simulation:
         self.marker_seconds = MARKER_SECONDS
 
     @property
+    def newest_generation(self) -> int:
+        return max((each.generation for each in self.services), default=0)
+
+    @property
     def alive(self) -> list[Running]:
         return [each for each in self.services if not each.over]
 
@@ -510,7 +514,7 @@ class Simulation:
         looks_at, until = self.scheduler.now, self.scheduler.now + LONGEST_SECONDS
         while not (self.judge.drained() or self.judge.anomalies or self._gave_up()):
             if not self.alive:
-                self.start_service(max((each.generation for each in self.services), default=0))
+                self.start_service(self.newest_generation)
             if self.scheduler.now >= looks_at:
                 unblock(self)
                 looks_at += PERSON_SECONDS
