@@ -5,8 +5,8 @@ SHELL := /bin/bash
 # Without bytecode each Python that starts compiles up to two thousand modules again: half of the time of all tests.
 unexport PYTHONDONTWRITEBYTECODE
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do "$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && command -v "$$p" && break; done)
-# Four streams of tests keep two cores busy: much of an integration test is waiting.
-STREAMS ?= 4
+# Five streams of tests keep two cores busy, four do not: much of an integration test is waiting.
+STREAMS ?= 5
 BIN := .venv/bin
 RUNTIME := .venv/.runtime-ready
 READY := .venv/.ready
