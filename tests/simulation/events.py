@@ -463,6 +463,7 @@ def _placeholders_lost(sim: Any, _: Event) -> None:
     lost = [each for log in sim.logs if (each := sim.stands_for(log.partition)) in group.stored]
     copied = all(log.partition in copies for log in sim.logs if sim.stored(log) is not None)
     if sim.setting.two_clusters and copied and len(sim.alive) <= 1:
+        sim.judge.lost_at = sim.scheduler.now
         for each in lost:
             del group.stored[each]
 
@@ -572,7 +573,11 @@ def _carry_over(sim: Any, clients: Clients) -> None:
 
 
 def _unblock(sim: Any, log: Log, clients: Clients) -> None:
-    _while_paused(sim, log, lambda: _within(sim, log, sim.stored(log)), clients)
+    def target() -> int | None:
+        stored = sim.stored(log)
+        return None if stored is None else _within(sim, log, stored)
+
+    _while_paused(sim, log, target, clients)
 
 
 def _within(sim: Any, log: Log, offset: int) -> int:

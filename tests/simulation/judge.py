@@ -93,6 +93,8 @@ class Judge:
         self._stored: dict[Partition, int] = {}
         self.earlier: defaultdict[Partition, list[Stored]] = defaultdict(list)
         """All committed offsets of each source partition, the newest last, with the times at which they were readable."""
+        self.lost_at = -math.inf
+        """When the sink's cluster last forgot the offsets."""
         self.asked: set[Partition] = set()
         """The source partitions whose offset may go back: an operator has set it, or the log was cut."""
         self._hanging: dict[int, Fate] = {}
@@ -291,7 +293,7 @@ class Judge:
 
     def named(self, host: str, at: float) -> bool:
         """Return whether an offset named the service on a host at some time."""
-        last = [[stored for stored in each if stored.at <= at][-1:] for each in self.earlier.values()]
+        last = [[stored for stored in each if self.lost_at < stored.at <= at][-1:] for each in self.earlier.values()]
         return any(OffsetMetadata.parse(stored.metadata).owner.host == host for each in last for stored in each)
 
     def added(self, log: Log) -> None:

@@ -66,12 +66,15 @@ class Network:
         self.armed: list[Fault] = []
         self.answers: Counter[tuple[str, str]] = Counter()
         """How often each answer was given, by request."""
+        self.first_asked: dict[tuple[Process, str], float] = {}
+        """When each process first sent each request."""
 
     def post(
         self, process: Process, cluster: Cluster, api: str, apply: Callable[[], Any], answered: Callable[[Any], object]
     ) -> None:
         """Send a request; `answered` is called with its answer or NO_ANSWER, while the process runs."""
         scheduler, sender = self._scheduler, self._scheduler.current
+        self.first_asked.setdefault((process, api), scheduler.now)
 
         def arrive(note: str = "") -> Any:
             answer = NO_ANSWER if cluster.down else apply()

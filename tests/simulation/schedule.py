@@ -366,18 +366,23 @@ class Simulation:
             return
         for each in self.services:
             equal = each is not running and each.generation == running.generation
-            if equal and each.goes_on and (self._has_seen(running, each) or self._has_seen_an_outage(running)):
+            if equal and each.goes_on and self._has_seen(running, each):
                 self.judge.found("displaced", f"{running.name} goes to work beside {each.name}")
 
     def _has_seen(self, running: Running, other: Running) -> bool:
-        """Return whether the other service has committed while this one looked, or was named when this one began to look."""
-        now = self.scheduler.now
-        if now - running.since < Timings().sign_of_life:
-            return self.judge.named(other.name, running.since)
-        return self.judge.committed(other.name, running.since + MISSED_SECONDS, now - MISSED_SECONDS)
+        """
+        Return whether a service that looked for others has seen another one's commits or at least its name.
 
-    def _has_seen_an_outage(self, running: Running) -> bool:
-        return running.since < self.outage_until and self.scheduler.now < self.outage_until + Timings().gone
+        After an outage it must wait for any name. Whoever is silent for `gone` counts as gone; what is overwritten between
+        two looks is never seen.
+        """
+        looked_until = self.network.first_asked.get((running.process, "InitProducerId"), self.scheduler.now)
+        if running.since < self.outage_until and looked_until < self.outage_until + Timings().gone:
+            return self.judge.named(other.name, looked_until - MISSED_SECONDS)
+        if looked_until - running.since < Timings().sign_of_life:
+            return self.judge.named(other.name, running.since)
+        since = max(running.since, looked_until - Timings().gone + self.setting.round_interval)
+        return self.judge.committed(other.name, since + MISSED_SECONDS, looked_until - MISSED_SECONDS)
 
     def _starts_tasks(self, running: Running) -> None:
         if self.pause.since is not None and self.pause.since < running.since:
@@ -464,8 +469,11 @@ class Simulation:
         if self.setting.slow:
             return True  # a round whose workers start slowly may be killed at any time
         self.goes_on = False
-        until = self.scheduler.now + LONGEST_SECONDS
+        looks_at, until = self.scheduler.now, self.scheduler.now + LONGEST_SECONDS
         while (len(self._at_work()) > 1 or self._orphans()) and not self._gave_up():
+            if self.scheduler.now >= looks_at:  # while all partitions wait for a person, nobody commits its name
+                unblock(self)
+                looks_at += PERSON_SECONDS
             if self.scheduler.now > until:
                 self.judge.found("two services", f"{' and '.join(each.name for each in self._at_work())} both work on")
                 return False
