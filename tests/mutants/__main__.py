@@ -9,15 +9,17 @@ import sys
 import tempfile
 from pathlib import Path
 
-PARTS = ("app", "parsers", "tests", "docs")
+LIST_FILES = ("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
 
 
 def main() -> int:
     """Run the hunt in a copy and return its exit code."""
     with tempfile.TemporaryDirectory(prefix="winnow-mutants-") as copy:
-        for part in PARTS:
-            shutil.copytree(part, Path(copy, part))
-        shutil.copy2("pyproject.toml", copy)
+        listed = subprocess.run(LIST_FILES, capture_output=True, text=True, check=True).stdout
+        for file in filter(Path.is_file, map(Path, listed.split("\0"))):  # not one that was removed since
+            Path(copy, file).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(file, Path(copy, file))
+        Path(copy, ".venv").symlink_to(sys.prefix)
         hunt = [sys.executable, "-m", "tests.mutants.hunt", *sys.argv[1:]]
         return subprocess.run(hunt, cwd=copy, env={**os.environ, "PYTHONPATH": copy}, check=False).returncode
 

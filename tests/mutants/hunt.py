@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.mutants.mutants import Mutant, mutants_of
 from tests.mutants.trials import Trials
 
-MODULES = ("app/driver", "app/executor")
+MODULES = ("app", "parsers")
 EQUIVALENT = Path(__file__).with_name("equivalent.toml")
 ENOUGH = 0.95
 

@@ -458,11 +458,17 @@ def _mark_lost(sim: Any, _: Event) -> None:
 
 
 def _placeholders_lost(sim: Any, _: Event) -> None:
-    """Forget the group's offsets on the sink's cluster, if each has a copy and no second service works against the first."""
+    """
+    Forget the group's offsets on the sink's cluster, if each has a copy and no second service works against the first.
+
+    In a partition's first round, only its task knows that there was one (docs/guarantees.md).
+    """
     group, copies = sim.sink.groups[GROUP], sim.source.groups[GROUP].stored
     lost = [each for log in sim.logs if (each := sim.stands_for(log.partition)) in group.stored]
     copied = all(log.partition in copies for log in sim.logs if sim.stored(log) is not None)
-    if sim.setting.two_clusters and copied and len(sim.alive) <= 1:
+    planned = [each for service in sim.alive if service.rounds for each in service.rounds.planned]
+    known = all(each.committed is not None for each in planned)
+    if sim.setting.two_clusters and copied and known and len(sim.alive) <= 1:
         sim.judge.lost_at = sim.scheduler.now
         for each in lost:
             del group.stored[each]

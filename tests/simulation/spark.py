@@ -8,7 +8,7 @@ from dataclasses import replace
 from app.errors import SparkFailed
 from app.executor import task
 from app.executor.clients import ClientFactory
-from app.model import Assignment, Receipt
+from app.model import Assignment, OffsetRange, Receipt
 from app.runtime import Runtime
 from parsers.contract import Parser
 from tests.simulation.scheduler import Process, Scheduler, SimEvent
@@ -47,6 +47,8 @@ class SimRounds:
         self.runtime, self.parser, self.submits = runtime, parser, submits
         self.workers: list[Process] = []
         """All workers ever started; the last ones may be alive."""
+        self.planned: list[OffsetRange] = []
+        """What the current round reads."""
         driver.when_it_dies.append(self._driver_died)
 
     @property
@@ -64,6 +66,7 @@ class SimRounds:
 
     def submit(self, assignments: Sequence[Assignment]) -> SimRound:
         self.submits()
+        self.planned = [each for assignment in assignments for each in assignment.ranges]
         return SimRound(self, assignments)
 
     def stop(self) -> None:
