@@ -4,6 +4,8 @@ Tries mutants: puts each in place of its module and runs the unit tests that sho
 A trial is a fork of a pytest session that has collected its tests, so it costs only the tests themselves. In the fork
 the functions of the module get the mutant's code. The mutant is also written to the module's file, because some tests
 start programs of their own, so this runs in a copy of the project.
+
+All tests run once without a mutant, to measure which lines each one reaches and how long it takes.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import inspect
+import json
 import math
 import os
 import resource
@@ -19,31 +22,36 @@ import signal
 import sys
 import time
 import traceback
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from bisect import bisect_left, bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import NoReturn
 
 import pyarrow as pa
 import pytest
+from coverage import Coverage, CoverageData
 
 from parsers import registry
 from tests.mutants.mutants import Mutant
 
 OUTPUT = Path("output.txt").absolute()  # some tests change the working directory
-# A unit test takes less than a second, a few on a busy machine. One that takes longer hangs because of the mutant.
-TEST_SECONDS = 60
-# All of them together may take this many times as long as without a mutant.
-LONGER = 5
+REACHED, SECONDS = Path("reached.coverage").absolute(), Path("seconds.json").absolute()
+UNIT = Path("tests/unit")
+# A test that takes this many times as long as without a mutant hangs because of the mutant.
+LONGER = 20
+LEAST_SECONDS = 10
+MOST_SECONDS = 600
 OPTIONS = (
     "--override-ini=addopts=--import-mode=importlib",
     "-pno:terminal",
     "--capture=no",
     "-pno:cacheprovider",
     "-pno:faulthandler",  # some tests crash workers
-    f"--timeout={TEST_SECONDS}",
+    f"--timeout={MOST_SECONDS}",
+    f"--ignore={UNIT / 'mutants'}",
 )
 MEMORY_BYTES = 12 << 30
 # The exit code of a trial that could not begin.
@@ -57,7 +65,7 @@ class Trials:
     Args:
         mutants: what to try.
         tried: called with each mutant and whether a test noticed it.
-        tests: the test modules to run; if empty, all that should notice the mutants.
+        tests: the test modules to run; if empty, all unit tests.
     """
 
     def __init__(
@@ -65,8 +73,11 @@ class Trials:
     ) -> None:
         self._mutants = mutants
         self._tried = tried
-        self._chosen = tests
+        self._tests = tests or [str(UNIT)]
         self._failure = ""
+        self._coverage: Coverage | None = None
+        self._seconds: dict[str, float] = {}
+        """How long each test takes without a mutant."""
         self._noticed = Counter[str]()
         """How many mutants each test has noticed."""
 
@@ -79,8 +90,7 @@ class Trials:
         """
         if not self._mutants:
             return
-        tests = self._chosen or sorted({test for mutant in self._mutants for test in tests_of(mutant.path)})
-        code = pytest.main([*OPTIONS, *tests], plugins=[self])
+        code = pytest.main([*OPTIONS, *self._tests], plugins=[self])
         if code or self._failure:
             msg = f"no mutant was tried: the tests fail without one: {self._failure or code!r}"
             raise RuntimeError(msg)
@@ -106,59 +116,84 @@ class Trials:
         if report.failed:
             self._failure = f"{report.nodeid}\n{report.longreprtext}"
 
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        """Measure each test without a mutant."""
+        if self._coverage is not None:
+            self._coverage.switch_context(item.nodeid)
+        began = time.monotonic()
+        try:
+            return (yield)
+        finally:
+            self._seconds[item.nodeid] = time.monotonic() - began
+
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Replace pytest's own loop over the collected tests."""
         if self._failure:
             return True
         registry.load("idc-access-log", {}).parse(pa.array([b"loads the kernels, which takes a second"], pa.binary()))
-        began = time.monotonic()
-        if not passes(session.items, math.inf):
+        if not passes(session.items, math.inf, self._measuring()):
             self._failure = OUTPUT.read_text()
             return True
-        patience = LONGER * (time.monotonic() - began)
+        self._seconds = json.loads(SECONDS.read_text())
+        for item in session.items:
+            item.add_marker(pytest.mark.timeout(self._patience(item)), append=False)
+        reached = Reached()
         for mutant in self._mutants:
             importlib.import_module(_import_name(mutant.path))  # while its file is unchanged
             with in_file(mutant):
-                tests = self._likeliest_first(mutant.path, session)
-                noticed = not passes(tests, patience, partial(put_in_place, mutant))
+                tests = self._likeliest_first(mutant, reached.by(mutant), session)
+                noticed = bool(tests) and not passes(tests, sum(map(self._patience, tests)), put_in_place(mutant))
             self._tried(mutant, noticed)
             if noticed and OUTPUT.exists():
                 self._noticed[OUTPUT.read_text().partition("\n")[0]] += 1
         return True
 
-    def _likeliest_first(self, path: str, session: pytest.Session) -> list[pytest.Item]:
-        """Return the tests of a module, first those that have noticed most mutants, then the nearest ones."""
-        nearest = {Path(test).resolve(): place for place, test in enumerate(self._chosen or tests_of(path))}
-        tests = [item for item in session.items if item.path in nearest]
-        return sorted(tests, key=lambda item: (-self._noticed[item.nodeid], nearest[item.path]))
+    @contextlib.contextmanager
+    def _measuring(self) -> Iterator[None]:
+        """Note which lines of the product each test reaches in this block, and how long it takes."""
+        self._coverage = Coverage(
+            data_file=str(REACHED),
+            include=["app/*", "parsers/*"],
+            concurrency=["thread", "greenlet"],
+            config_file=False,
+        )
+        self._coverage.start()
+        try:
+            yield
+        finally:
+            self._coverage.stop()
+            self._coverage.save()
+            SECONDS.write_text(json.dumps(self._seconds))
+
+    def _patience(self, item: pytest.Item) -> float:
+        return max(LONGER * self._seconds[item.nodeid], LEAST_SECONDS)
+
+    def _likeliest_first(self, mutant: Mutant, reaching: Collection[str], session: pytest.Session) -> list[pytest.Item]:
+        """Return the tests that reach a mutant and those named after its module, the first those that notice most."""
+        name = f"test_{Path(mutant.path).name}"
+        tests = [each for each in session.items if each.nodeid in reaching or each.path.name == name]
+        return sorted(tests, key=lambda each: (-self._noticed[each.nodeid], each.path.name != name))
 
 
-def tests_of(path: str) -> list[str]:
-    """Return the unit tests that should notice a mutant of a module, first those that name the module."""
-    module = Path(path)
-    tests = _of_parsers(module) if module.parts[0] == "parsers" else _of_app(module)
+class Reached:
+    """The lines that tests have reached in their process."""
 
-    def distance(test: Path) -> tuple[bool, bool, str]:
-        return test.name != f"test_{module.name}", _import_name(path) not in test.read_text(), str(test)
+    def __init__(self) -> None:
+        self._data = CoverageData(str(REACHED))
+        self._data.read()
+        self._lines: defaultdict[str, dict[int, list[str]]] = defaultdict(dict)
 
-    return [str(test) for test in sorted(tests, key=distance)]
-
-
-def _of_app(module: Path) -> set[Path]:
-    unit = Path("tests/unit")
-    folder = unit / module.relative_to("app").parent
-    executor = [*(unit / "executor").glob("test_*.py"), unit / "test_watchdog.py"]
-    users = [] if folder.name in {"driver", "operate"} else executor
-    return {*folder.glob("test_*.py"), unit / "test_simulation.py", *users}
-
-
-def _of_parsers(module: Path) -> set[Path]:
-    """Return the tests of a parser's folder and the contract's, and those that import the module."""
-    tests, name = Path("tests/unit") / "parsers", _import_name(str(module))
-    near = [*(Path("tests/unit") / module.parent).glob("test_*.py"), tests / "test_parser_contract.py"]
-    users = [each for each in tests.rglob("test_*.py") if f"from {name} import" in each.read_text()]
-    return {*near, *users} - {tests / "test_data.py"}  # it is about files that are not in the copy
+    def by(self, mutant: Mutant) -> set[str]:
+        """Return the tests that have reached a mutant's line, or the line before or after it, where its statement is."""
+        path = str(Path(mutant.path).absolute())
+        if path not in self._lines:
+            self._lines[path] = self._data.contexts_by_lineno(path)
+        lines = self._lines[path]
+        known = sorted(lines)
+        before, after = bisect_right(known, mutant.line), bisect_left(known, mutant.line)
+        return {test for line in (*known[before - 1 : before], *known[after : after + 1]) for test in lines[line]}
 
 
 def _import_name(path: str) -> str:
@@ -178,12 +213,12 @@ def in_file(mutant: Mutant) -> Iterator[None]:
         original.replace(file)
 
 
-def passes(tests: Sequence[pytest.Item], seconds: float, prepare: Callable[[], object] = lambda: None) -> bool:
-    """Return whether these tests pass within this many seconds in a fork of this process."""
+def passes(tests: Sequence[pytest.Item], seconds: float, around: AbstractContextManager[None]) -> bool:
+    """Return whether these tests, with this context around them, pass within this many seconds in a fork of this process."""
     OUTPUT.unlink(missing_ok=True)
     child = os.fork()
     if not child:
-        _run(tests, prepare)
+        _run(tests, around)
     status = None
     try:
         status = _exit_status(child, time.monotonic() + seconds)
@@ -206,7 +241,7 @@ def _exit_status(child: int, until: float) -> int | None:
     return None
 
 
-def _run(tests: Sequence[pytest.Item], prepare: Callable[[], object]) -> NoReturn:
+def _run(tests: Sequence[pytest.Item], around: AbstractContextManager[None]) -> NoReturn:
     """Run tests up to the first failure, and exit: with 0 if there was none."""
     code = UNPREPARED
     try:
@@ -216,11 +251,12 @@ def _run(tests: Sequence[pytest.Item], prepare: Callable[[], object]) -> NoRetur
         os.dup2(silence, 2)
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
         os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
-        prepare()
-        code = 1
-        code = 0 if all(map(_passes, tests, [*tests[1:], None])) else 1
+        with around:
+            code = 1
+            code = 0 if all(map(_passes, tests, [*tests[1:], None])) else 1
     except BaseException:  # noqa: BLE001  # nothing may reach what the parent does next
         OUTPUT.write_text(traceback.format_exc())
+        code = code or UNPREPARED
     finally:
         os._exit(code)
 
@@ -230,7 +266,8 @@ def _passes(test: pytest.Item, following: pytest.Item | None) -> bool:
     return not test.session.testsfailed
 
 
-def put_in_place(mutant: Mutant) -> None:
+@contextlib.contextmanager
+def put_in_place(mutant: Mutant) -> Iterator[None]:
     """
     Give the functions of an imported module the code of a mutant. Modules that imported one of them get it, too.
 
@@ -247,6 +284,7 @@ def put_in_place(mutant: Mutant) -> None:
         changed |= _take(function, others[name])
     if not changed:
         raise LookupError(mutant.name)
+    yield
 
 
 def _take(function: FunctionType, other: FunctionType) -> bool:

@@ -54,7 +54,6 @@ def test_a_kernel_stays_inside_its_buffers() -> None:
     assert "between forbidden pages" in done.stdout
 
 
-@pytest.mark.timeout(600)  # the kernels are compiled anew: `make mutants` gives other tests a minute
 def test_a_kernel_stays_inside_its_arrays(tmp_path: Path) -> None:
     """The same with kernels that check each index, in a separate cache, because Numba's does not tell them apart."""
     checked = {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path), "NUMBA_OPT": "0"}  # compiles faster
