@@ -98,11 +98,17 @@ class Trials:
     @pytest.hookimpl(trylast=True)
     def pytest_configure(self) -> None:
         """Make Hypothesis try the same few examples for each mutant, without shrinking, which only helps people."""
-        from hypothesis import Phase, settings  # pytest must come first, to rewrite its assertions
+        from hypothesis import HealthCheck, Phase, settings  # pytest must come first, to rewrite its assertions
 
         phases = [Phase.explicit, Phase.generate]
         settings.register_profile(
-            "mutants", max_examples=30, derandomize=True, database=None, deadline=None, phases=phases
+            "mutants",
+            max_examples=30,
+            derandomize=True,
+            database=None,
+            deadline=None,
+            phases=phases,
+            suppress_health_check=list(HealthCheck),  # measuring slows a test down
         )
         settings.load_profile("mutants")
 
