@@ -23,7 +23,7 @@ import sys
 import time
 import traceback
 from bisect import bisect_left, bisect_right
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -189,7 +189,7 @@ class Reached:
     def __init__(self) -> None:
         self._data = CoverageData(str(REACHED))
         self._data.read()
-        self._lines: defaultdict[str, dict[int, list[str]]] = defaultdict(dict)
+        self._lines: dict[str, dict[int, list[str]]] = {}
 
     def by(self, mutant: Mutant) -> set[str]:
         """Return the tests that have reached a mutant's line, or the line before or after it, where its statement is."""

@@ -461,7 +461,7 @@ def _placeholders_lost(sim: Any, _: Event) -> None:
     """
     Forget the group's offsets on the sink's cluster, if each has a copy and no second service works against the first.
 
-    In a partition's first round, only its task knows that there was one (docs/guarantees.md).
+    Not in the first round of a partition: only its task knows then that it had an offset (docs/guarantees.md).
     """
     group, copies = sim.sink.groups[GROUP], sim.source.groups[GROUP].stored
     lost = [each for log in sim.logs if (each := sim.stands_for(log.partition)) in group.stored]

@@ -471,14 +471,19 @@ class Simulation:
         self.goes_on = False
         looks_at, until = self.scheduler.now, self.scheduler.now + LONGEST_SECONDS
         while (len(self._at_work()) > 1 or self._orphans()) and not self._gave_up():
-            if self.scheduler.now >= looks_at:  # while all partitions wait for a person, nobody commits its name
-                unblock(self)
-                looks_at += PERSON_SECONDS
+            looks_at = self._person_looks(looks_at)  # while all partitions wait for a person, nobody commits its name
             if self.scheduler.now > until:
                 self.judge.found("two services", f"{' and '.join(each.name for each in self._at_work())} both work on")
                 return False
             self.scheduler.sleep(LOOK_SECONDS)
         return self._comes_once() if self.setting.repeats else self._drains()
+
+    def _person_looks(self, at: float) -> float:
+        """Let a person do what the service asks for, if it is time; return when the person looks next."""
+        if self.scheduler.now < at:
+            return at
+        unblock(self)
+        return at + PERSON_SECONDS
 
     def _comes_once(self) -> bool:
         """Write twice. A lane that another has replaced learns that at its next save: the first lines may be doubled."""
@@ -523,9 +528,7 @@ class Simulation:
         while not (self.judge.drained() or self.judge.anomalies or self._gave_up()):
             if not self.alive:
                 self.start_service(self.newest_generation)
-            if self.scheduler.now >= looks_at:
-                unblock(self)
-                looks_at += PERSON_SECONDS
+            looks_at = self._person_looks(looks_at)
             if self.scheduler.now > until - LONGEST_SECONDS + PENDING_SECONDS and self.judge.waits_for_a_person():
                 return False
             if self.scheduler.now > until:
