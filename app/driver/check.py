@@ -53,7 +53,7 @@ def _connected(config: Config, clients: Clients, say: Say) -> int:
             say("to do", f"{name}: Winnow will create {partitions} partitions on the sink's cluster, for offsets only")
     if (pause := clients.pauses.read()) is not None:
         say("paused", f"{pause}; to resume, run {RESUME}")
-    diagnostics = preflight.settings({each.topic for each in workload.committed})
+    diagnostics = preflight.settings()
     _report(diagnostics, say)
     for error in troubles.values():
         say("blocked" if isinstance(error, Blocked) else "waits", error)

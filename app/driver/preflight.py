@@ -6,7 +6,7 @@ Rights are checked first: without them, Kafka answers other requests as if the t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from app.config import Config
 from app.cures import KafkaTools
@@ -44,6 +44,8 @@ class Preflight:
         self._brokers = BrokerFacts()
         """The brokers of the sink's cluster."""
         self._clocks = ClockReading(None, 0.0)
+        self._topics: list[str] = []
+        """The source topics."""
 
     def rights(self) -> list[Diagnostic]:
         """
@@ -53,15 +55,14 @@ class Preflight:
             Unreachable: Kafka is not responding.
             NotUsable: it refuses every request.
         """
-        return list(self._rights(self._clients.clusters)) if self._clients.clusters else []
+        return list(self._rights(*self._clients.clusters)) if self._clients.clusters else []
 
-    def _rights(self, clusters: tuple[InspectedCluster, InspectedCluster]) -> Iterator[Diagnostic]:
-        source, sink = clusters
+    def _rights(self, source: InspectedCluster, sink: InspectedCluster) -> Iterator[Diagnostic]:
         self._brokers = sink.brokers()
         self._clocks = self._read_clocks(sink)
         yield from diagnostics.without_features(self._brokers, self._config.delivery_guarantee)
-        topics = list(self._sources())
-        sources = source.topics(sorted(topics)) if topics else {}
+        topics = self._topics = sorted(self._sources())
+        sources = source.topics(topics)
         if self._two:
             by_key = {"sink.topic": self._config.sink.topic, "dead.letters.topic": self._config.dead_letters.topic}
             yield from diagnostics.of_clusters((source.id(), sink.id()), topics, by_key)
@@ -102,12 +103,12 @@ class Preflight:
             Need("topic", topic, ("DescribeConfigs",), UNKNOWN_LIMITS),
         ]
 
-    def settings(self, topics: Collection[str]) -> list[Diagnostic]:
-        """Return what is wrong with the settings of brokers and source topics. Raises what `rights` raises."""
+    def settings(self) -> list[Diagnostic]:
+        """Return what is wrong with the settings of topics and brokers that `rights` found. Raises what it raises."""
         found = list(_refusals(self._refuse_compacted))
         if self._exactly_once:
             found += _refusals(self._clients.fence.refuse_short_transactions)
-        return [*found, *(self._settings(self._clients.clusters, topics) if self._clients.clusters else ())]
+        return [*found, *(self._settings(*self._clients.clusters) if self._clients.clusters else ())]
 
     def _refuse_compacted(self) -> None:
         """Refuse a compacted dead-letter topic: it deletes records and rejects those without a key."""
@@ -116,12 +117,9 @@ class Preflight:
             msg = f"the dead-letter topic {topic!r} is compacted: it rejects records without a key and deletes others"
             raise NotUsable(msg, KafkaTools.of(self._config.output_kafka).configure(topic, "cleanup.policy=delete"))
 
-    def _settings(
-        self, clusters: tuple[InspectedCluster, InspectedCluster], topics: Collection[str]
-    ) -> Iterator[Diagnostic]:
-        source, sink = clusters
+    def _settings(self, source: InspectedCluster, sink: InspectedCluster) -> Iterator[Diagnostic]:
         names = self._config.sink.topic, self._config.dead_letters.topic
-        sources, written = source.topics(sorted(topics)), sink.topics(names)
+        sources, written = source.topics(self._topics), sink.topics(names)
         lines, dead_letters = (written.get(name, TopicFacts(None)) for name in names)
         for name, facts in sources.items():
             yield from diagnostics.of_source(name, facts, source.tools)

@@ -99,12 +99,12 @@ class Service:
         self._tracker.started()
         try:
             warnings = self._as_soon_as_kafka_answers(lambda: refuse(self._preflight.rights()))
+            self._tracker.waits_for(Step.SETTINGS)
+            warnings += self._as_soon_as_kafka_answers(lambda: refuse(self._preflight.settings()))
+            self._tracker.warned(warnings)
+            # Last, because a wait after this look would hide a commit of the other service.
             self._tracker.waits_for(Step.OFFSETS)
             config, workload = self._stand_by(for_equals=stand_by, refuse=until_end and not stand_by)
-            self._tracker.waits_for(Step.SETTINGS)
-            topics = {each.topic for each in workload.committed}
-            warnings += self._as_soon_as_kafka_answers(lambda: refuse(self._preflight.settings(topics)))
-            self._tracker.warned(warnings)
             takes_over = self._takes_over(workload.ranges)
             if not takes_over:
                 self._tracker.waits_for(Step.FENCING)

@@ -68,8 +68,8 @@ class Step(StrEnum):
     """What a start waits for, in the order of the steps."""
 
     RIGHTS = "Kafka's answers about rights and topics"
-    OFFSETS = "the group's offsets, and whether another service commits"
     SETTINGS = "Kafka's answers about the settings of topics and brokers"
+    OFFSETS = "the group's offsets, and whether another service commits"
     FENCING = "transactions of an earlier run to end"
     SPARK = "Spark to start"
     WORKERS = "Spark's workers to be ready to take partitions over"

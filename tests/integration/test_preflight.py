@@ -205,7 +205,7 @@ def test_nothing_changes(guarded: GuardedBroker) -> None:
 def test_the_brokers_and_their_clock(guarded: GuardedBroker) -> None:
     """The real broker's requests are recognised. A local clock that is slow is reported; a correct one is not."""
     name = f"clock-{time.monotonic_ns()}"
-    names = topics(guarded, name)
+    topics(guarded, name)
     config = configuration(guarded, name)
     assert 0 == run(config)
 
@@ -214,7 +214,7 @@ def test_the_brokers_and_their_clock(guarded: GuardedBroker) -> None:
         preflight = Preflight(config, clients(config), runtime)
         preflight.rights()
         assert "4.1" == preflight.release
-        return [str(each) for each in preflight.settings([names["raw"]]) if "clock is" in str(each)]
+        return [str(each) for each in preflight.settings() if "clock is" in str(each)]
 
     assert [] == found(0)
     (said,) = found(300)

@@ -212,7 +212,7 @@ class TestTheLater:
         flow.run(until_end=True)
 
         steps = [step for step, _ in dict.fromkeys(seen)]
-        assert [Step.RIGHTS, Step.OFFSETS, Step.SETTINGS, *last, Step.ROUND] == steps
+        assert [Step.RIGHTS, Step.SETTINGS, Step.OFFSETS, *last, Step.ROUND] == steps
         assert sorted(since for _, since in seen) == [since for _, since in seen]
 
     @pytest.mark.parametrize("owner", [ME, Owner(1, "there", "clean", 2)])
@@ -407,7 +407,7 @@ class TestTheEarlier:
 
 
 class Occupied(DriverKafka):
-    """Kafka with one partition on which another run commits once a second until it is gone."""
+    """Kafka with one partition on which another run commits once a second until it is gone or fenced."""
 
     def __init__(self, owner: Owner, until: float) -> None:
         super().__init__(p0=(0, 10))
@@ -417,13 +417,17 @@ class Occupied(DriverKafka):
         self.away = (0.0, 0.0)
         """The start and end of an outage."""
         self.before_load: Callable[[], object] = lambda: None
+        self.before_check: Callable[[], object] = lambda: None
+
+    def refuse_short_transactions(self) -> None:
+        self.before_check()
 
     def load(self, partitions: Iterable[Partition], *, stable: bool) -> dict[Partition, CommittedOffset]:
         self.before_load()
         began, ended = self.away
         if began <= self.time() < ended:
             raise Unreachable("away")
-        if 0 < self.time() < self.until:
+        if 0 < self.time() < self.until and not self.fenced:
             report = TaskReport(Attempt(int(self.time()), 0), NO_TIME)
             self.committed[A] = CommittedOffset(3, str(OffsetMetadata("id-1", 0, owner=self.owner, report=report)))
         return super().load(partitions, stable=stable)
@@ -536,6 +540,17 @@ class TestStandBy:
         flow.run(until_end=True, stand_by=True)
 
         assert [[A]] == kafka.fenced
+        assert 100 + GONE_SECONDS - 10 <= flow.time.now
+
+    def test_it_looks_last(self) -> None:
+        """In a new group no offset names the other run, which commits first while the check of settings waits."""
+        kafka = Occupied(Owner(0, "~", "clean", 2), until=100)
+        flow, slow = SimulatedService(kafka, FakeRounds(works(kafka))), iter([20.0])
+        kafka.time, kafka.committed = flow.time, {}
+        kafka.before_check = lambda: flow.time.pass_by(next(slow, 0.0))
+
+        flow.run(until_end=True, stand_by=True)
+
         assert 100 + GONE_SECONDS - 10 <= flow.time.now
 
     def test_it_can_be_stopped(self) -> None:
