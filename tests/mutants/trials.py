@@ -2,8 +2,8 @@
 Tries mutants: puts each in place of its module and runs the unit tests that should notice.
 
 A trial is a fork of a pytest session that has collected its tests, so it costs only the tests themselves. In the fork
-the functions of the module get the mutant's code. The mutant is also written to the module's file, because some tests
-start programs of their own, so this runs in a copy of the project.
+the functions of the module get the mutant's code; if none differs, the trial is a new pytest session instead. The mutant
+is also written to the module's file, because some tests start programs of their own, so this runs in a copy of the project.
 
 All tests run once without a mutant, to measure which lines each one reaches and how long it takes.
 """
@@ -32,6 +32,7 @@ from typing import NoReturn
 
 import pyarrow as pa
 import pytest
+from click import Command
 from coverage import Coverage, CoverageData
 
 from parsers import registry
@@ -177,10 +178,14 @@ class Trials:
         return max(LONGER * self._seconds[item.nodeid], LEAST_SECONDS)
 
     def _likeliest_first(self, mutant: Mutant, reaching: Collection[str], session: pytest.Session) -> list[pytest.Item]:
-        """Return the tests that reach a mutant and those named after its module, the first those that notice most."""
+        """Return the tests that reach a mutant or are named after its module, or all; first those that notice most."""
         name = f"test_{Path(mutant.path).name}"
-        tests = [each for each in session.items if each.nodeid in reaching or each.path.name == name]
+        tests = [each for each in session.items if not reaching or each.nodeid in reaching or each.path.name == name]
         return sorted(tests, key=lambda each: (-self._noticed[each.nodeid], each.path.name != name))
+
+
+class NoFunctionDiffersError(Exception):
+    """A mutant cannot be put in place of a module that is imported."""
 
 
 class Reached:
@@ -192,14 +197,19 @@ class Reached:
         self._lines: dict[str, dict[int, list[str]]] = {}
 
     def by(self, mutant: Mutant) -> set[str]:
-        """Return the tests that have reached a mutant's line, or the line before or after it, where its statement is."""
+        """
+        Return the tests that have reached a mutant's line, or the line before or after it, where its statement is.
+
+        There are none for a line of a class, which runs when its module is imported.
+        """
         path = str(Path(mutant.path).absolute())
         if path not in self._lines:
             self._lines[path] = self._data.contexts_by_lineno(path)
         lines = self._lines[path]
         known = sorted(lines)
         before, after = bisect_right(known, mutant.line), bisect_left(known, mutant.line)
-        return {test for line in (*known[before - 1 : before], *known[after : after + 1]) for test in lines[line]}
+        near = *known[before - 1 : before], *known[after : after + 1]
+        return {test for line in near for test in lines[line] if test}
 
 
 def _import_name(path: str) -> str:
@@ -260,6 +270,8 @@ def _run(tests: Sequence[pytest.Item], around: AbstractContextManager[None]) -> 
         with around:
             code = 1
             code = 0 if all(map(_passes, tests, [*tests[1:], None])) else 1
+    except NoFunctionDiffersError:
+        os.execv(sys.executable, [sys.executable, "-m", "pytest", *OPTIONS, "-x", *(each.nodeid for each in tests)])
     except BaseException:  # noqa: BLE001  # nothing may reach what the parent does next
         OUTPUT.write_text(traceback.format_exc())
         code = code or UNPREPARED
@@ -278,7 +290,7 @@ def put_in_place(mutant: Mutant) -> Iterator[None]:
     Give the functions of an imported module the code of a mutant. Modules that imported one of them get it, too.
 
     Raises:
-        LookupError: no function differs.
+        NoFunctionDiffersError: the mutant has another value of a class.
     """
     module = importlib.import_module(_import_name(mutant.path))
     other = ModuleType(module.__name__)
@@ -289,7 +301,7 @@ def put_in_place(mutant: Mutant) -> Iterator[None]:
     for name, function in _functions(module):
         changed |= _take(function, others[name])
     if not changed:
-        raise LookupError(mutant.name)
+        raise NoFunctionDiffersError(mutant.name)
     yield
 
 
@@ -304,9 +316,9 @@ def _take(function: FunctionType, other: FunctionType) -> bool:
 
 
 def _functions(owner: ModuleType | type, prefix: str = "") -> Iterator[tuple[str, FunctionType]]:
-    """Yield each function of a module and its classes, including those behind properties and decorators."""
+    """Yield each function of a module and its classes, including those behind properties, decorators and commands."""
     for name, value in vars(owner).items():
-        function = inspect.unwrap(getattr(value, "fget", value))
+        function = inspect.unwrap(getattr(value, "fget", value.callback if isinstance(value, Command) else value))
         if isinstance(function, FunctionType) and function.__module__ == _module_of(owner):
             yield prefix + name, function
         elif isinstance(value, type) and value.__module__ == _module_of(owner):

@@ -53,6 +53,21 @@ HARMS = {
         ),
         {"lost", "stuck"},
     ),
+    "commits arrive a second late, when the next transaction is open": Harm(
+        "kept-producer",
+        Setting(1, round_interval=10),
+        (
+            *(Event(2.0 + 1.2 * number, What.FAULT, seconds=1.0, detail="EndTxn/request late") for number in range(8)),
+            *(Event(1.5 + 0.3 * number, What.WRITE, which=number, detail="1") for number in range(35)),
+        ),
+        {"torn transaction", "duplicated"},
+    ),
+    "a log is cut below the group's offset": Harm(
+        "cuts-ignored",
+        Setting(2, round_interval=2, out_of_range="nearest"),
+        (Event(1.9, What.TRUNCATION, which=5), Event(2.6, What.WRITE, which=1, detail="1")),
+        {"lost", "stuck"},
+    ),
     # All below are faults that 0.2.0 had.
     "a partition is added while the others have no leader": Harm(
         "leaderless-forgotten",
