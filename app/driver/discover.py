@@ -56,6 +56,8 @@ class Discovery:
         """Where a partition ended below its committed offset; valid until that offset is set."""
         self._newcomers = Newcomers(config, clients.copies)
         self._last_seen: Mapping[Partition, PartitionOffsets] = {}
+        self._planned: Committed = {}
+        """The committed offsets at the last plan."""
 
     def discover(self, *, stable: bool = True) -> Workload:
         """
@@ -84,8 +86,9 @@ class Discovery:
         lost = {each: skipped(offsets[each], ranges[each], self._cut(offsets[each])) for each in ranges}
         again = {each: rewound(offsets[each], ranges[each]) for each in ranges}
         fenced = self._fenced & offsets.keys() - self.takeover.taken.keys()
-        owners = {each: None if (by := owner_of(offsets[each].committed)) == self.owner else by for each in fenced}
+        owners = {each: self._committer_since_plan(offsets[each]) for each in fenced}
         self._fenced.clear()
+        self._planned = found.committed
         return Workload(
             offsets,
             found.unreadable,
@@ -99,6 +102,11 @@ class Discovery:
             rewound=_only_spans(again),
             fenced=owners,
         )
+
+    def _committer_since_plan(self, at: PartitionOffsets) -> Owner | None:
+        """Return the other run that has committed since the last plan; older commits do not say who fences us now."""
+        by = owner_of(at.committed)
+        return None if by == self.owner or at.committed == self._planned.get(at.partition) else by
 
     def refresh(self) -> SourceOffsets:
         """Return the offsets while tasks commit, without deciding anything. Raises what `discover` raises."""

@@ -32,7 +32,6 @@ from typing import NoReturn
 
 import pyarrow as pa
 import pytest
-from click import Command
 from coverage import Coverage, CoverageData
 
 from parsers import registry
@@ -318,7 +317,7 @@ def _take(function: FunctionType, other: FunctionType) -> bool:
 def _functions(owner: ModuleType | type, prefix: str = "") -> Iterator[tuple[str, FunctionType]]:
     """Yield each function of a module and its classes, including those behind properties, decorators and commands."""
     for name, value in vars(owner).items():
-        function = inspect.unwrap(getattr(value, "fget", value.callback if isinstance(value, Command) else value))
+        function = inspect.unwrap(getattr(value, "fget", getattr(value, "callback", value)))
         if isinstance(function, FunctionType) and function.__module__ == _module_of(owner):
             yield prefix + name, function
         elif isinstance(value, type) and value.__module__ == _module_of(owner):

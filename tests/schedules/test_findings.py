@@ -16,14 +16,12 @@ from tests.simulation.runs import Plan
 from tests.simulation.schedule import Result, Setting
 from tests.simulation.world import installed
 
-SEEDS = range(150)
 
-
-def results(setting: Setting, *events: Event) -> Sequence[Result]:
+def results(setting: Setting, *events: Event, seeds: int = 150) -> Sequence[Result]:
     """Run these events in many orders."""
     plan = sorted(events, key=lambda event: event.at)
     with installed():
-        return [Plan(seed, setting, plan).run() for seed in SEEDS]
+        return [Plan(seed, setting, plan).run() for seed in range(seeds)]
 
 
 def lines(first: float, every: float, partitions: int = 2) -> Sequence[Event]:
@@ -86,3 +84,19 @@ def test_a_first_offset_that_is_pending_has_not_vanished() -> None:
 
     assert not any(result.anomalies for result in found)
     assert not any("vanished" in problem for result in found for problem in result.problems)
+
+
+def test_of_several_runs_that_start_at_once_one_works() -> None:
+    """
+    None commits before the next one fences it, so each waits for the one that did to commit, and name itself.
+
+    Whoever committed last has long been fenced, too (seed 410405).
+    """
+    starts = [Event(at, What.SERVICE_STARTS, which=n) for n, at in enumerate((3.5, 4.5, 4.9, 5.5, 5.8, 6.4))]
+    written = [
+        Event(at, What.WRITE, which=which, detail="2") for at, which in ((2.1, 0), (3.6, 1), (4.6, 1), (4.63, 1))
+    ]
+
+    found = results(Setting(2, round_interval=5, append_time=True), *starts, *written, seeds=2)
+
+    assert not any(result.anomalies for result in found)

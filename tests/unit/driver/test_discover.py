@@ -570,6 +570,17 @@ def test_a_run_never_takes_itself_for_the_one_that_fenced_it() -> None:
     assert {A: None} == discovery.discover().fenced
 
 
+def test_a_run_takes_no_earlier_committer_for_the_one_that_fenced_it() -> None:
+    """Of several runs that fence one another, none has committed since the plan."""
+    kafka = DriverKafka(p0=(0, 10))
+    discovery = Discovery(config(), kafka.clients)
+    kafka.committed = {A: CommittedOffset(4, str(OffsetMetadata(owner=Owner(5, "there", "clean"))))}
+    discovery.discover()
+    discovery.reported([Receipt(A, 0, 4, outcome=Outcome.FENCED)])
+
+    assert {A: None} == discovery.discover().fenced
+
+
 def test_a_later_run_ends_this_one() -> None:
     """A refresh also sees its commits while this run works."""
     kafka = DriverKafka(p0=(0, 10))

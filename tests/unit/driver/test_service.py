@@ -426,7 +426,7 @@ class TestPace:
         [
             ((Outcome.DONE, Outcome.DONE), 0.5, 0),
             ((Outcome.DONE, Outcome.FAILED), 0.5, 1),
-            ((Outcome.FENCED, Outcome.DONE), 0.5, 1),
+            ((Outcome.FENCED, Outcome.DONE), 0.5, 1 + Timings().sign_of_life),
             ((Outcome.FAILED, Outcome.FAILED), 1.0, 0),
         ],
     )
