@@ -63,7 +63,9 @@ def main() -> int:
     chosen = options.parse_args()
     mutants = mutants_to_try(chosen.paths)
     if chosen.sample is not None:
-        mutants = random.Random(chosen.seed).sample(mutants, min(chosen.sample, len(mutants)))
+        # In the order of modules, because kernels are compiled again whenever their module's file changes.
+        sample = random.Random(chosen.seed).sample(range(len(mutants)), min(chosen.sample, len(mutants)))
+        mutants = [mutants[number] for number in sorted(sample)]
     survivors = hunt(mutants, chosen.tests)
     share = 1 - len(survivors) / max(1, len(mutants))
     print(f"{len(mutants) - len(survivors)} of {len(mutants)} mutants noticed: {share:.1%} (wanted: {ENOUGH:.0%})")

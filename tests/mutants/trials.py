@@ -2,8 +2,9 @@
 Tries mutants: puts each in place of its module and runs the unit tests that should notice.
 
 A trial is a fork of a pytest session that has collected its tests, so it costs only the tests themselves. In the fork
-the functions of the module get the mutant's code; if none differs, the trial is a new pytest session instead. The mutant
-is also written to the module's file, because some tests start programs of their own, so this runs in a copy of the project.
+the functions of the module get the mutant's code; if none differs, because it is a kernel or a value of a class, the trial
+is a new pytest session instead. The mutant is also written to the module's file, because some tests start programs of their
+own, so this runs in a copy of the project.
 
 All tests run once without a mutant, to measure which lines each one reaches and how long it takes.
 """
@@ -33,6 +34,7 @@ from typing import NoReturn
 import pyarrow as pa
 import pytest
 from coverage import Coverage, CoverageData
+from numba.extending import is_jitted
 
 from parsers import registry
 from tests.mutants.mutants import Mutant
@@ -199,7 +201,7 @@ class Reached:
         """
         Return the tests that have reached a mutant's line, or the line before or after it, where its statement is.
 
-        There are none for a line of a class, which runs when its module is imported.
+        There are none for a line of a class, which runs when its module is imported, and for compiled lines.
         """
         path = str(Path(mutant.path).absolute())
         if path not in self._lines:
@@ -289,7 +291,7 @@ def put_in_place(mutant: Mutant) -> Iterator[None]:
     Give the functions of an imported module the code of a mutant. Modules that imported one of them get it, too.
 
     Raises:
-        NoFunctionDiffersError: the mutant has another value of a class.
+        NoFunctionDiffersError: the mutant has another kernel, or another value of a class.
     """
     module = importlib.import_module(_import_name(mutant.path))
     other = ModuleType(module.__name__)
@@ -315,8 +317,14 @@ def _take(function: FunctionType, other: FunctionType) -> bool:
 
 
 def _functions(owner: ModuleType | type, prefix: str = "") -> Iterator[tuple[str, FunctionType]]:
-    """Yield each function of a module and its classes, including those behind properties, decorators and commands."""
+    """
+    Yield each function of a module and its classes, including those behind properties, decorators and commands.
+
+    What Numba has compiled is left out: other code does not change it any more.
+    """
     for name, value in vars(owner).items():
+        if is_jitted(value):
+            continue
         function = inspect.unwrap(getattr(value, "fget", getattr(value, "callback", value)))
         if isinstance(function, FunctionType) and function.__module__ == _module_of(owner):
             yield prefix + name, function
