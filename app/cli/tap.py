@@ -35,7 +35,7 @@ class StartParam(TimeParam):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401  # click's
         if value in WORDS:
             return Target(WORDS[value])
-        return Target(Goal.TIME, super().convert(value, param, ctx)) if isinstance(value, str) else value
+        return Target(Goal.TIME, super().convert(value, param, ctx))
 
 
 @click.command(epilog="Example: winnow tap --topic raw-logs:3 --limit 10")

@@ -2,9 +2,9 @@
 Tries mutants: puts each in place of its module and runs the unit tests that should notice.
 
 A trial is a fork of a pytest session that has collected its tests, so it costs only the tests themselves. In the fork
-the functions of the module get the mutant's code; if none differs, because it is a kernel or a value of a class, the trial
-is a new pytest session instead. The mutant is also written to the module's file, because some tests start programs of their
-own, so this runs in a copy of the project.
+the mutant's function gets its code; where that would change nothing (a kernel, a value of a class, a function that a decorator
+made when the module was imported), the trial is a new pytest session instead. The mutant is also written to the module's file,
+because some tests start programs of their own, so this runs in a copy of the project.
 
 All tests run once without a mutant, to measure which lines each one reaches and how long it takes.
 """
@@ -185,8 +185,8 @@ class Trials:
         return sorted(tests, key=lambda each: (-self._noticed[each.nodeid], each.path.name != name))
 
 
-class NoFunctionDiffersError(Exception):
-    """A mutant cannot be put in place of a module that is imported."""
+class NotReplaceableError(Exception):
+    """A mutant is not in a function that can be replaced."""
 
 
 class Reached:
@@ -271,7 +271,7 @@ def _run(tests: Sequence[pytest.Item], around: AbstractContextManager[None]) -> 
         with around:
             code = 1
             code = 0 if all(map(_passes, tests, [*tests[1:], None])) else 1
-    except NoFunctionDiffersError:
+    except NotReplaceableError:
         os.execv(sys.executable, [sys.executable, "-m", "pytest", *OPTIONS, "-x", *(each.nodeid for each in tests)])
     except BaseException:  # noqa: BLE001  # nothing may reach what the parent does next
         OUTPUT.write_text(traceback.format_exc())
@@ -288,32 +288,22 @@ def _passes(test: pytest.Item, following: pytest.Item | None) -> bool:
 @contextlib.contextmanager
 def put_in_place(mutant: Mutant) -> Iterator[None]:
     """
-    Give the functions of an imported module the code of a mutant. Modules that imported one of them get it, too.
+    Give a function of an imported module the code of a mutant. Modules that imported it get it, too.
 
     Raises:
-        NoFunctionDiffersError: the mutant has another kernel, or another value of a class.
+        NotReplaceableError: the mutant is in a kernel, in a class, or in a function inside another one.
     """
-    module = importlib.import_module(_import_name(mutant.path))
+    module, name = importlib.import_module(_import_name(mutant.path)), mutant.name.partition(":")[0]
+    if (function := dict(_functions(module)).get(name)) is None:
+        raise NotReplaceableError(mutant.name)
     other = ModuleType(module.__name__)
     sys.modules[module.__name__] = other  # dataclasses look up their module
     exec(compile(mutant.source, mutant.path, "exec"), other.__dict__)
     sys.modules[module.__name__] = module
-    others, changed = dict(_functions(other)), False
-    for name, function in _functions(module):
-        changed |= _take(function, others[name])
-    if not changed:
-        raise NoFunctionDiffersError(mutant.name)
+    new = dict(_functions(other))[name]
+    function.__code__ = new.__code__
+    function.__defaults__, function.__kwdefaults__ = new.__defaults__, new.__kwdefaults__
     yield
-
-
-def _take(function: FunctionType, other: FunctionType) -> bool:
-    """Replace the code of a function with another's. Return whether that makes a difference."""
-    defaults = function.__defaults__, function.__kwdefaults__
-    if function.__code__ == other.__code__ and defaults == (other.__defaults__, other.__kwdefaults__):
-        return False
-    function.__code__ = other.__code__
-    function.__defaults__, function.__kwdefaults__ = other.__defaults__, other.__kwdefaults__
-    return True
 
 
 def _functions(owner: ModuleType | type, prefix: str = "") -> Iterator[tuple[str, FunctionType]]:

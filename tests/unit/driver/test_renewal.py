@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from app.driver.renewal import RENEW_SECONDS, SHARE, Renewal
@@ -21,16 +23,17 @@ class RenewalHarness:
         self.renewal = Renewal(self.kafka.clients, lambda: self.now, transactional=transactional)
 
 
-def test_it_changes_nothing() -> None:
-    """Offset and metadata stay the same, invalid offsets are skipped, and the partitions are fenced first."""
-    harness = RenewalHarness()
+@pytest.mark.parametrize(("transactional", "fenced"), [(True, [[A, B]]), (False, [])])
+def test_it_changes_nothing(transactional: bool, fenced: Sequence[Sequence[Partition]]) -> None:
+    """Offset and metadata stay the same, invalid offsets are skipped, and the partitions are fenced first if possible."""
+    harness = RenewalHarness(transactional=transactional)
     before = dict(harness.kafka.committed)
 
     harness.renewal.renew([A, B])
 
     assert before == harness.kafka.committed
     assert [A] == harness.kafka.renewed
-    assert [[A, B]] == harness.kafka.fenced
+    assert fenced == harness.kafka.fenced
 
 
 def test_it_is_done_at_once_and_then_when_it_is_time() -> None:

@@ -77,9 +77,9 @@ def test_an_unused_field_may_hold_anything() -> None:
 
 def test_the_output_separator_is_escaped() -> None:
     """Another output separator is escaped, and `|` is then an ordinary character."""
-    options = {"fields": ["a", "b"], "output": "{{{a};{b}}}", "output_separator": ";", "escape": ["b"]}
+    options = {"fields": ["a", "b"], "output": "{{ {a};{b} }}", "output_separator": ";", "escape": ["b"]}
 
-    assert [b"{1;x%3By|z}"] == parse(options, b"1,x;y|z")
+    assert [b"{ 1;x%3By|z }"] == parse(options, b"1,x;y|z")
 
 
 def test_an_escaped_field_is_not_trimmed() -> None:

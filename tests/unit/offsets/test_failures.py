@@ -1,0 +1,22 @@
+"""What a store finds in the place of an offset."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.model import CommittedOffset
+from app.offsets.failures import LARGEST, stored_offset
+
+
+@pytest.mark.parametrize("offset", [0, 7, LARGEST])
+def test_an_offset_is_read(offset: int) -> None:
+    """Kafka's offsets have 63 bits."""
+    assert CommittedOffset(offset, "m") == stored_offset(str(offset), "m", "key a")
+
+
+@pytest.mark.parametrize("text", ["", "-1", "4x", "٤", "²", str(LARGEST + 1)])
+def test_anything_else_is_corrupt(text: str) -> None:
+    """The message names the place and what it holds. Python would read digits of other scripts as a number."""
+    found = stored_offset(text, "m", "key a")
+
+    assert f"key a holds {text!r}, which is not an offset" == found.corrupt
