@@ -1,4 +1,4 @@
-"""Tries all mutants of some modules, or a sample, and lists those that no unit test noticed."""
+"""Tries all mutants of some modules, or a sample, and lists those that no quick test noticed."""
 
 from __future__ import annotations
 

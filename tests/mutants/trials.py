@@ -1,5 +1,5 @@
 """
-Tries mutants: puts each in place of its module and runs the unit tests that should notice.
+Tries mutants: puts each in place of its module and runs the quick tests that should notice.
 
 A trial is a fork of a pytest session that has collected its tests, so it costs only the tests themselves. In the fork
 the mutant's function gets its code; where that would change nothing (a kernel, a value of a class, a function that a decorator
@@ -42,6 +42,7 @@ from tests.mutants.mutants import Mutant
 OUTPUT = Path("output.txt").absolute()  # some tests change the working directory
 REACHED, SECONDS = Path("reached.coverage").absolute(), Path("seconds.json").absolute()
 UNIT = Path("tests/unit")
+QUICK = UNIT, *(Path("tests/schedules", f"test_{name}.py") for name in ("model", "simulation"))
 # A test that takes this many times as long as without a mutant hangs because of the mutant.
 LONGER = 20
 LEAST_SECONDS = 10
@@ -67,7 +68,7 @@ class Trials:
     Args:
         mutants: what to try.
         tried: called with each mutant and whether a test noticed it.
-        tests: the test modules to run; if empty, all unit tests.
+        tests: the test modules to run; if empty, those that need neither a JVM nor a broker.
     """
 
     def __init__(
@@ -75,7 +76,7 @@ class Trials:
     ) -> None:
         self._mutants = mutants
         self._tried = tried
-        self._tests = tests or [str(UNIT)]
+        self._tests = tests or [*map(str, QUICK)]
         self._failure = ""
         self._coverage: Coverage | None = None
         self._seconds: dict[str, float] = {}
