@@ -25,7 +25,7 @@ def test_live_pairs(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
 
     with Tap(file, "--limit", "4") as every, Tap(file, "--limit", "2", "--reason", "no_marker") as rejected:
         for each in (every, rejected):
-            until(each.started.is_set, "the tap")
+            each.await_start()
         for number in (1, 2):
             produce(broker.bootstrap, source, [Written(line(number), None, 0), Written(b"rubbish", None, 1)])
         found = sorted(every.lines(), key=lambda each: (each["partition"], each["offset"]))
@@ -41,12 +41,12 @@ def test_live_pairs(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
 
 
 class Tap:
-    """A tap in its own process, which ends with the block. `started` is set once it knows the ends of the topics."""
+    """A tap in its own process, which ends with the block."""
 
     def __init__(self, file: Path, *arguments: str) -> None:
         command = [sys.executable, "-m", "app.cli", "tap", "-c", str(file), "--json", *arguments]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        self.started = threading.Event()
+        self._said = ""
         self._listener = threading.Thread(target=self._listen, daemon=True)
 
     def __enter__(self) -> Self:
@@ -64,8 +64,12 @@ class Tap:
 
     def _listen(self) -> None:
         for said in self.process.stderr or ():
-            if "showing new records" in said:
-                self.started.set()
+            self._said += said
+
+    def await_start(self) -> None:
+        """Wait until it knows the ends of the topics."""
+        until(lambda: "showing new records" in self._said or self.process.poll() is not None, "the tap")
+        assert "showing new records" in self._said
 
     def lines(self) -> list[dict[str, Any]]:
         """Wait for its end and return its output."""
