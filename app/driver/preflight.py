@@ -104,7 +104,11 @@ class Preflight:
         ]
 
     def settings(self) -> list[Diagnostic]:
-        """Return what is wrong with the settings of topics and brokers that `rights` found. Raises what it raises."""
+        """
+        Return what is wrong with the settings of the topics and brokers. Call `rights` first, which finds them.
+
+        Raises what `rights` raises.
+        """
         found = list(_refusals(self._refuse_compacted))
         if self._exactly_once:
             found += _refusals(self._clients.fence.refuse_short_transactions)

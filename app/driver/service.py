@@ -102,7 +102,7 @@ class Service:
             self._tracker.waits_for(Step.SETTINGS)
             warnings += self._as_soon_as_kafka_answers(lambda: refuse(self._preflight.settings()))
             self._tracker.warned(warnings)
-            # Last, because a wait after this look would hide a commit of the other service.
+            # After the checks: if they waited after this look, it would miss what another service commits meanwhile.
             self._tracker.waits_for(Step.OFFSETS)
             config, workload = self._stand_by(for_equals=stand_by, refuse=until_end and not stand_by)
             takes_over = self._takes_over(workload.ranges)

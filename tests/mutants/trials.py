@@ -180,7 +180,11 @@ class Trials:
         return max(LONGER * self._seconds[item.nodeid], LEAST_SECONDS)
 
     def _likeliest_first(self, mutant: Mutant, reaching: Collection[str], session: pytest.Session) -> list[pytest.Item]:
-        """Return the tests that reach a mutant or are named after its module, or all; first those that notice most."""
+        """
+        Return the tests that reach a mutant or are named after its module; all if none is known to reach it.
+
+        Those that have noticed most mutants come first.
+        """
         name = f"test_{Path(mutant.path).name}"
         tests = [each for each in session.items if not reaching or each.nodeid in reaching or each.path.name == name]
         return sorted(tests, key=lambda each: (-self._noticed[each.nodeid], each.path.name != name))

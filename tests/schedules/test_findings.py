@@ -18,7 +18,7 @@ from tests.simulation.world import installed
 
 
 def results(setting: Setting, *events: Event, seeds: int) -> Sequence[Result]:
-    """Run these events in this many orders, in some of which it happens."""
+    """Run these events in this many orders."""
     plan = sorted(events, key=lambda event: event.at)
     with installed():
         return [Plan(seed, setting, plan).run() for seed in range(seeds)]
@@ -90,9 +90,9 @@ def test_a_first_offset_that_is_pending_has_not_vanished() -> None:
 
 def test_of_several_runs_that_start_at_once_one_works() -> None:
     """
-    None commits before the next one fences it, so each waits for the one that did to commit, and name itself.
+    Each is fenced by the next one before it commits, so it must wait until that one has committed its name.
 
-    Whoever committed last has long been fenced, too (seed 410405).
+    The last commit names a run that has long been fenced, too (seed 410405).
     """
     starts = [Event(at, What.SERVICE_STARTS, which=n) for n, at in enumerate((3.5, 4.5, 4.9, 5.5, 5.8, 6.4))]
     written = [

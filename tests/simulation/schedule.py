@@ -182,7 +182,7 @@ class Setting:
             starting="latest" if rng.random() < 0.15 else "earliest",
             append_time=rng.random() < 0.1,
         )
-        # docs/guarantees.md does not promise these two together.
+        # Latest with two guarantees: docs/guarantees.md does not promise it.
         return replace(drawn, starting="earliest") if len(drawn.guarantees) > 1 else drawn
 
 
