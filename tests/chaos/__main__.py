@@ -64,6 +64,7 @@ def main() -> None:
 )
 @click.option("--kills", default=0, help="Inject only kills, of every kind of process, and at least this many.")
 @click.option("--lines", default=0, help="With --kills: continue until this many lines are written.")
+@click.option("--pause", type=(float, float), help="Seconds between two faults, at least and at most.")
 @click.option("--product", **CHECKOUT)
 @click.option(
     "--small", is_flag=True, help="Use one broker and local Spark instead of three brokers and a Spark cluster."
@@ -83,6 +84,7 @@ def run(
     faults: tuple[str, ...],
     kills: int,
     lines: int,
+    pause: tuple[float, float] | None,
     product: Path | None,
     small: bool,
     kafka: str,
@@ -92,7 +94,7 @@ def run(
     seed = random.randrange(1 << 32) if seed is None else seed
     folder = folder or Path(tempfile.mkdtemp(prefix="winnow-chaos-"))
     console.print(f"seed {seed}; history, picture and logs are in {folder}")
-    size, pause = replace(SMALL if small else Size(), kafka=kafka), BRIEF if kills else USUAL
+    size, pause = replace(SMALL if small else Size(), kafka=kafka), pause or (BRIEF if kills else USUAL)
     plan = Plan(seed, minutes * 60, size, faults, kills, lines, arm, per_second=rate, pause=pause, product=product)
     sys.exit(_judge(run_plan(plan, folder)))
 
