@@ -1,9 +1,14 @@
-"""Tries all mutants of some modules, or a sample, and lists those that no quick test noticed."""
+"""
+Tries all mutants of some modules, or a sample, and lists those that no test noticed.
+
+The quick tests try each of them. What they do not notice is tried again by tests on real servers that run in their own process.
+"""
 
 from __future__ import annotations
 
 import argparse
 import itertools
+import os
 import random
 import sys
 import time
@@ -12,10 +17,30 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from app.embedded.broker import Broker
 from tests.mutants.mutants import Mutant, mutants_of
 from tests.mutants.trials import Trials
+from tests.support.java import quick_java
 
 MODULES = ("app", "parsers")
+UNIT, SCHEDULES, INTEGRATION = (Path("tests", each) for each in ("unit", "schedules", "integration"))
+QUICK = str(UNIT), *(str(SCHEDULES / f"test_{name}.py") for name in ("model", "simulation"))
+ON_SERVERS = (
+    *(f"outages/test_{name}" for name in ("group", "group_offsets", "writer")),
+    *(
+        f"stores/test_{name}"
+        for name in ("files", "hbase", "migrate", "mysql", "operate", "redis", "start", "zookeeper")
+    ),
+    *(f"test_operate_{name}" for name in ("dlq", "doctor", "lag", "offsets", "pause", "transactions")),
+    *(f"test_task_{name}" for name in ("clusters", "offsets", "records")),
+    *(
+        f"test_{name}"
+        for name in ("ages", "awkward", "bulk_memory", "cures", "embedded", "feed", "filters", "flow_control")
+    ),
+    *(f"test_{name}" for name in ("init", "interruption", "lineage", "output_key", "preflight", "refused_records")),
+    *(f"test_{name}" for name in ("renewal", "security", "verify")),
+)
+SLOW = tuple(str(INTEGRATION / f"{name}.py") for name in ON_SERVERS)
 EQUIVALENT = Path(__file__).with_name("equivalent.toml")
 ENOUGH = 0.95
 
@@ -59,14 +84,19 @@ def main() -> int:
     options.add_argument("paths", nargs="*", default=MODULES, help="modules and folders of app/ and parsers/")
     options.add_argument("--sample", type=int, metavar="N", help="try only N mutants, chosen by --seed")
     options.add_argument("--seed", type=int, default=0)
-    options.add_argument("--tests", nargs="+", default=(), metavar="FILE", help="run only these test modules")
+    options.add_argument("--tests", nargs="+", metavar="FILE", help="run only these test modules")
     chosen = options.parse_args()
     mutants = mutants_to_try(chosen.paths)
     if chosen.sample is not None:
         # In the order of modules, because kernels are compiled again whenever their module's file changes.
         sample = random.Random(chosen.seed).sample(range(len(mutants)), min(chosen.sample, len(mutants)))
         mutants = [mutants[number] for number in sorted(sample)]
-    survivors = hunt(mutants, chosen.tests)
+    survivors = hunt(mutants, chosen.tests or QUICK)
+    if survivors and not chosen.tests:
+        print("These are tried on real servers now:")
+        with Broker(java=quick_java()) as broker:
+            os.environ["TEST_KAFKA_BROKER"] = broker.bootstrap
+            survivors = hunt(survivors, SLOW)
     share = 1 - len(survivors) / max(1, len(mutants))
     print(f"{len(mutants) - len(survivors)} of {len(mutants)} mutants noticed: {share:.1%} (wanted: {ENOUGH:.0%})")
     return 0 if share >= ENOUGH else 1

@@ -1,5 +1,5 @@
 """
-Tries mutants: puts each in place of its module and runs the quick tests that should notice.
+Tries mutants: puts each in place of its module and runs the tests that should notice.
 
 A trial is a fork of a pytest session that has collected its tests, so it costs only the tests themselves. In the fork
 the mutant's function gets its code; where that would change nothing (a kernel, a value of a class, a function that a decorator
@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import inspect
+import itertools
 import json
 import math
 import os
@@ -41,12 +42,12 @@ from tests.mutants.mutants import Mutant
 
 OUTPUT = Path("output.txt").absolute()  # some tests change the working directory
 REACHED, SECONDS = Path("reached.coverage").absolute(), Path("seconds.json").absolute()
-UNIT = Path("tests/unit")
-QUICK = UNIT, *(Path("tests/schedules", f"test_{name}.py") for name in ("model", "simulation"))
 # A test that takes this many times as long as without a mutant hangs because of the mutant.
 LONGER = 20
 LEAST_SECONDS = 10
 MOST_SECONDS = 600
+# What a mutant's tests may take in all, without a mutant.
+ENOUGH_SECONDS = 180
 OPTIONS = (
     "--override-ini=addopts=--import-mode=importlib",
     "-pno:terminal",
@@ -54,7 +55,7 @@ OPTIONS = (
     "-pno:cacheprovider",
     "-pno:faulthandler",  # some tests crash workers
     f"--timeout={MOST_SECONDS}",
-    f"--ignore={UNIT / 'mutants'}",
+    "--ignore=tests/unit/mutants",
 )
 MEMORY_BYTES = 12 << 30
 # The exit code of a trial that could not begin.
@@ -68,15 +69,15 @@ class Trials:
     Args:
         mutants: what to try.
         tried: called with each mutant and whether a test noticed it.
-        tests: the test modules to run; if empty, those that need neither a JVM nor a broker.
+        tests: the test modules to run.
     """
 
     def __init__(
-        self, mutants: Sequence[Mutant], tried: Callable[[Mutant, bool], object], tests: Sequence[str] = ()
+        self, mutants: Sequence[Mutant], tried: Callable[[Mutant, bool], object], tests: Sequence[str]
     ) -> None:
         self._mutants = mutants
         self._tried = tried
-        self._tests = tests or [*map(str, QUICK)]
+        self._tests = tests
         self._failure = ""
         self._coverage: Coverage | None = None
         self._seconds: dict[str, float] = {}
@@ -181,13 +182,16 @@ class Trials:
 
     def _likeliest_first(self, mutant: Mutant, reaching: Collection[str], session: pytest.Session) -> list[pytest.Item]:
         """
-        Return the tests that reach a mutant or are named after its module; all if none is known to reach it.
+        Return the tests that reach a mutant or are named after its module; all where no test is seen to reach it.
 
         Those that have noticed most mutants come first.
         """
         name = f"test_{Path(mutant.path).name}"
-        tests = [each for each in session.items if not reaching or each.nodeid in reaching or each.path.name == name]
-        return sorted(tests, key=lambda each: (-self._noticed[each.nodeid], each.path.name != name))
+        every = not reaching and not _is_seen(mutant)
+        tests = [each for each in session.items if every or each.nodeid in reaching or each.path.name == name]
+        tests.sort(key=lambda each: (-self._noticed[each.nodeid], each.path.name != name))
+        took = itertools.accumulate((self._seconds[each.nodeid] for each in tests), initial=0.0)
+        return [each for each, seconds in zip(tests, took, strict=False) if seconds < ENOUGH_SECONDS]
 
 
 class NotReplaceableError(Exception):
@@ -216,6 +220,13 @@ class Reached:
         before, after = bisect_right(known, mutant.line), bisect_left(known, mutant.line)
         near = *known[before - 1 : before], *known[after : after + 1]
         return {test for line in near for test in lines[line] if test}
+
+
+def _is_seen(mutant: Mutant) -> bool:
+    """Return whether it is seen when a test reaches a mutant: kernels and what runs when a module is imported are not."""
+    function, _, _ = mutant.name.partition(":")
+    known = dict(_functions(importlib.import_module(_import_name(mutant.path))))
+    return any(outer in known for outer in itertools.accumulate(function.split("."), "{}.{}".format))
 
 
 def _import_name(path: str) -> str:

@@ -150,6 +150,21 @@ def test_a_failing_mirror_is_counted_said_and_caught_up(
     assert mirrored.failures == logged[-1]["failures"] >= 2
 
 
+def test_each_outage_of_a_mirror_is_told_by_itself(server: FailingStore, mirrored: Mirrors) -> None:
+    """The log counts the failures of one outage, not of all before it."""
+    with structlog.testing.capture_logs() as logged:
+        for offset in (5, 6):
+            server.error = Unreachable("the server does not answer")
+            mirrored.put(A, offset, "")
+            until(lambda: logged and logged[-1]["event"] == MIRROR_FAILING.name)
+            server.error = None
+            until(lambda: logged[-1]["event"] == MIRROR_CAUGHT_UP.name)
+
+    told = [each["failures"] for each in logged if each["event"] == MIRROR_CAUGHT_UP.name]
+    assert 2 == len(told)
+    assert mirrored.failures == sum(told)
+
+
 def test_whatever_a_store_raises_the_mirror_goes_on(server: FailingStore, mirrored: Mirrors) -> None:
     """A bug in a store ends neither the task nor the mirror."""
     server.error = KeyError("bug")
