@@ -29,7 +29,11 @@ from confluent_kafka import (
     Producer,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # not in its __all__
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its __all__
+    AdminClient,
+    NewPartitions,
+    OffsetSpec,
+)
 
 from tests.support.waiting import PATIENCE, until
 
@@ -111,6 +115,17 @@ def cleanse(raw: bytes) -> bytes | None:
         f"%{ord(c) & 0xFF:02X}" if ord(c) < 32 or c in "|\x7f" or 0xDC80 <= ord(c) <= 0xDCFF else c for c in url
     )
     return f"{house}|{when}|{ends[0]}:{out}|{ends[1]}:{into}|{escaped}".encode()
+
+
+def grow(bootstrap: str, topic: str, partitions: int) -> None:
+    """Add partitions to a topic, and wait until its broker knows their leaders: until then it takes no records for them."""
+    client(bootstrap).create_partitions([NewPartitions(topic, partitions)])[topic].result(PATIENCE)
+
+    def grown() -> bool:
+        known = client(bootstrap).list_topics(topic, timeout=PATIENCE).topics[topic].partitions
+        return len(known) == partitions and all(each.leader >= 0 for each in known.values())
+
+    until(grown, f"{partitions} partitions of {topic}")
 
 
 def produce(bootstrap: str, topic: str, records: Iterable[Written], **settings: str | int) -> None:

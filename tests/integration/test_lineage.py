@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]  # not in its __all__
 
 from app.embedded.broker import Cluster
 from app.kafka.backend import Backend
 from app.model import Guarantee
 from tests.conftest import Topics
-from tests.independent import Record, Written, cleanse, client, line, produce, read
+from tests.independent import Record, Written, cleanse, grow, line, produce, read
 from tests.integration.audits import BEGAN, audit, records
 from tests.integration.in_process import run
 from tests.integration.service import Event, settings
@@ -63,9 +62,8 @@ def test_an_audit_after_the_sink_has_grown(broker: Cluster, written: Event, tmp_
     dead = written["dead.letters"]["topic"]
     produce(broker.bootstrap, source, records(0, 300))
     assert 0 == run(written)[0]
-    grown = client(broker.bootstrap).create_partitions([NewPartitions(sink, 3), NewPartitions(dead, 5)])
-    for future in grown.values():
-        future.result(60)
+    grow(broker.bootstrap, sink, 3)
+    grow(broker.bootstrap, dead, 5)
     produce(broker.bootstrap, source, records(300, 600))
     assert 0 == run(written)[0]
     file = file_of(written, tmp_path)

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import TopicPartition
-from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]  # not in its __all__
 
 from app.embedded.broker import Cluster
 from app.model import Guarantee
@@ -93,8 +92,7 @@ def test_starting_offsets(broker: Cluster, topics: Topics, tmp_path: Path) -> No
 
     with side_by_side(tmp_path, *configs) as (latest, timestamp, error):
         codes = [latest.code(), timestamp.code(), error.code()]
-    admin = independent.client(broker.bootstrap)
-    admin.create_partitions([NewPartitions(source, 4)])[source].result(60)
+    independent.grow(broker.bootstrap, source, 4)
     write(broker, source, 10, 12)
     produce(broker.bootstrap, source, [Written(line(n, 3), None, 3) for n in range(5)])
     later = run_to_end(configs[0], tmp_path)[0]
@@ -196,8 +194,7 @@ def test_new_topics_and_partitions(broker: Cluster, topics: Topics, tmp_path: Pa
         write(broker, f"{prefix}.a", 0, 5)
         broker.create_topic(f"{prefix}.b")
         write(broker, f"{prefix}.b", 100, 105)
-        grown = independent.client(broker.bootstrap).create_partitions([NewPartitions(f"{prefix}.a", 2)])
-        grown[f"{prefix}.a"].result(60)
+        independent.grow(broker.bootstrap, f"{prefix}.a", 2)
         write(broker, f"{prefix}.a", 5, 10, partitions=2)
         until(lambda: len(read(broker.bootstrap, sink)) >= 20, "20 lines")
         code = service.stop()

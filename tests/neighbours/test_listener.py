@@ -10,13 +10,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]  # not in its __all__
-
 from app.embedded.broker import Broker, Cluster
 from tests import independent
 from tests.bench.environment import connector_jars, connector_python
 from tests.conftest import QUICK_JAVA, Topics
-from tests.independent import Written, committed, ends, produce
+from tests.independent import Written, committed, ends, grow, produce
 from tests.integration.service import QUICK_START
 from tests.support.waiting import until
 
@@ -118,7 +116,7 @@ def test_lag_tools_see_the_query(broker: Cluster, topics: Topics, tmp_path: Path
     write(broker, c, 3)
     with Query(query, tmp_path / "log") as first:
         until(caught_up, "the offsets of the first batches")
-        independent.client(broker.bootstrap).create_partitions([NewPartitions(a, 3)])[a].result(30)
+        grow(broker.bootstrap, a, 3)
         write(broker, a, 7, partition=2)
         write(broker, b, 2)
         until(caught_up, "the offsets of the added partition")

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]  # not in its __all__
 
 from app.cli import main
 from app.embedded.broker import Broker, Cluster
@@ -25,6 +24,7 @@ from tests.independent import (
     client,
     committed,
     connect_again,
+    grow,
     held,
     line,
     produce,
@@ -65,8 +65,7 @@ def test_from_one_cluster_to_another(broker: Cluster, centre: Broker, topics: To
 
     with Winnow(config, tmp_path, "--until-end") as first:
         codes = [first.code()]
-    client(broker.bootstrap).create_partitions([NewPartitions(source, 3)])[source].result(60)
-    until(lambda: len(client(broker.bootstrap).list_topics(source, timeout=60).topics[source].partitions) == 3)
+    grow(broker.bootstrap, source, 3)
     produce(broker.bootstrap, source, [Written(line(n, 2), None, 2) for n in range(50)])
     with Winnow(config, tmp_path, "--until-end") as second:
         codes.append(second.code())

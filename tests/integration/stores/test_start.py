@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from confluent_kafka import TopicPartition
-from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]  # not in its __all__
 from structlog.testing import capture_logs
 
 from app.cli import main
@@ -42,8 +41,7 @@ def test_the_three_starts(broker: Cluster, topics: Topics, store: dict[str, Any]
     assert 0 == stage.run()
     assert {0: 7, 1: 3} == stage.remembered()
 
-    grown = independent.client(broker.bootstrap).create_partitions([NewPartitions(stage.source, 3)])
-    grown[stage.source].result(60)
+    independent.grow(broker.bootstrap, stage.source, 3)
     stage.write(2, 0, 4)
     assert 0 == stage.run()
 

@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from app.cli import main
+from app.model import CommittedOffset, Partition
 from app.operate.resets import Reset
 from app.times import assumed
 from tests.fakes.driver import DriverKafka
@@ -132,6 +133,24 @@ def test_a_store_that_remembers_nothing(file: Path) -> None:
 
     assert 2 == done.exit_code
     assert "offsets.store: none has no offset to set: restart Winnow" in done.stderr
+
+
+def test_one_problem_ends_with_1(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another tool's offset is shown without counts, as only Winnow's metadata has them."""
+    kafka = DriverKafka(p0=(2, 10), p1=(2, 10))
+    kafka.committed = {Partition("raw", 0): CommittedOffset(5, "theirs"), Partition("raw", 1): CommittedOffset(1, "")}
+    monkeypatch.setattr("app.start.clients", lambda _: kafka.clients)
+
+    def show(*arguments: str) -> tuple[int, list[list[str]]]:
+        done = CliRunner().invoke(main, ["offsets", "show", "-c", str(file), *arguments])
+        return done.exit_code, [line.split(maxsplit=7) for line in done.stdout.splitlines()[1:]]
+
+    code, (well, (*deleted, problem), *_) = show()
+
+    assert (1, ["raw", "0", "5", "-", "-", "-", "-"]) == (code, well)
+    assert ["raw", "1", "1", "-", "-", "-", "-"] == deleted
+    assert "were deleted before they were read" in problem
+    assert (0, 1) == (show("--topic", "raw:0")[0], show("--topic", "raw:1")[0])
 
 
 @pytest.mark.parametrize(
