@@ -1,4 +1,4 @@
-"""The target topics of `winnow dlq replay`."""
+"""`winnow dlq` without a Kafka: what it lists and shows, and the target topics of a replay."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from app.cli import main
 from app.model import Partition
@@ -78,14 +78,33 @@ def test_the_last_ten_are_listed(
     assert (there > limit, min(there, limit)) == (found["more"], len(found["dead_letters"]))
 
 
+def test_one_is_shown_with_its_headers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there is none the command says so and ends with 1."""
+    monkeypatch.setattr(sys.modules["app.cli.dlq"], "_dead_letters", lambda _: Many(1))
+
+    def show(place: str) -> Result:
+        return CliRunner().invoke(main, ["dlq", "show", "-c", str(file_of(GOOD, tmp_path)), place])
+
+    there, nowhere = show("0@0"), show("0@1")
+
+    assert (0, ["header", "own", "1"]) == (there.exit_code, there.stdout.splitlines()[-1].split())
+    told = "there is no dead letter at raw-logs.dlq-0@1\n"
+    assert (1, "", told) == (nowhere.exit_code, nowhere.stdout, nowhere.stderr)
+
+
 class Many:
     """A topic with so many dead letters."""
 
     def __init__(self, count: int) -> None:
-        self._letters = [Letter.of(Record(Partition("dead", 0), n, n, None, b"", [])) for n in range(count)]
+        self._letters = [
+            Letter.of(Record(Partition("dead", 0), n, n, None, b"", [("own", b"1")])) for n in range(count)
+        ]
 
     def newest(self, _selection: object, limit: int) -> list[Letter]:
         return self._letters[-limit:]
+
+    def at(self, _partition: int, offset: int) -> Letter | None:
+        return next((each for each in self._letters if each.record.offset == offset), None)
 
 
 class Empty:
