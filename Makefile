@@ -94,7 +94,7 @@ bench: $(READY)  ## Winnow beside Flink, Kafka Streams and Spark's own Kafka con
 	$(BIN)/python -m tests.bench
 	$(BIN)/python -m tests.bench.formats
 
-mutants: $(READY)  ## put small faults into the product: the tests without JVM or broker must notice 95 % (N=100 tries a sample)
+mutants: $(CLASSES)  ## put small faults into the product: the tests must notice 95 % (N=100 tries a sample)
 	nice -n 19 $(BIN)/python -m tests.mutants $(if $(N),--sample $(N) --seed $(or $(SEED),0))
 
 fuzz: $(READY)  ## look for input that breaks anything: libFuzzer for EACH (60) seconds on each target, 10,000,000 damaged lines, forbidden memory

@@ -23,24 +23,9 @@ from tests.mutants.trials import Trials
 from tests.support.java import quick_java
 
 MODULES = ("app", "parsers")
-UNIT, SCHEDULES, INTEGRATION = (Path("tests", each) for each in ("unit", "schedules", "integration"))
-QUICK = str(UNIT), *(str(SCHEDULES / f"test_{name}.py") for name in ("model", "simulation"))
-ON_SERVERS = (
-    *(f"outages/test_{name}" for name in ("group", "group_offsets", "writer")),
-    *(
-        f"stores/test_{name}"
-        for name in ("files", "hbase", "migrate", "mysql", "operate", "redis", "start", "zookeeper")
-    ),
-    *(f"test_operate_{name}" for name in ("dlq", "doctor", "lag", "offsets", "pause", "transactions")),
-    *(f"test_task_{name}" for name in ("clusters", "offsets", "records")),
-    *(
-        f"test_{name}"
-        for name in ("ages", "awkward", "bulk_memory", "cures", "embedded", "feed", "filters", "flow_control")
-    ),
-    *(f"test_{name}" for name in ("init", "interruption", "lineage", "output_key", "preflight", "refused_records")),
-    *(f"test_{name}" for name in ("renewal", "security", "verify")),
-)
-SLOW = tuple(str(INTEGRATION / f"{name}.py") for name in ON_SERVERS)
+QUICK = "tests/unit", "tests/schedules/test_model.py", "tests/schedules/test_simulation.py"
+# Those that run the product in their own process, on a Kafka or on the servers of the offset stores.
+ON_SERVERS = Path(__file__).with_name("on_servers.txt")
 EQUIVALENT = Path(__file__).with_name("equivalent.toml")
 ENOUGH = 0.95
 
@@ -93,10 +78,10 @@ def main() -> int:
         mutants = [mutants[number] for number in sorted(sample)]
     survivors = hunt(mutants, chosen.tests or QUICK)
     if survivors and not chosen.tests:
-        print("These are tried on real servers now:")
+        print("no quick test noticed these; now they are tried on real servers:")
         with Broker(java=quick_java()) as broker:
             os.environ["TEST_KAFKA_BROKER"] = broker.bootstrap
-            survivors = hunt(survivors, SLOW)
+            survivors = hunt(survivors, ON_SERVERS.read_text().split())
     share = 1 - len(survivors) / max(1, len(mutants))
     print(f"{len(mutants) - len(survivors)} of {len(mutants)} mutants noticed: {share:.1%} (wanted: {ENOUGH:.0%})")
     return 0 if share >= ENOUGH else 1

@@ -163,6 +163,7 @@ class Trials:
     @contextlib.contextmanager
     def _measuring(self) -> Iterator[None]:
         """Note which lines of the product each test reaches in this block, and how long it takes."""
+        REACHED.unlink(missing_ok=True)
         self._coverage = Coverage(
             data_file=str(REACHED),
             include=["app/*", "parsers/*"],

@@ -79,6 +79,15 @@ def test_a_terminal_gets_whole_words(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "    checks: {remote_addr: ip, status: integer}" in shown
 
 
+def test_a_narrow_terminal_breaks_no_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name or a pattern can be copied."""
+    wide = parsers("regex").split()
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "20")
+
+    assert wide == parsers("regex").split()
+
+
 def test_the_parsers_of_other_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They need nothing but a docstring; one that cannot be imported hides no other."""
     install(tmp_path, "somebodys_parser", PACKAGE, ENTRY_POINTS)

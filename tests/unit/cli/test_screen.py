@@ -31,20 +31,21 @@ SIZE = 80, 24
 
 
 class Watched(WatchedLag):
-    """A lag that the test says."""
+    """A lag that the test says. A screen must poll to see it."""
 
     def __init__(self) -> None:
         self.look, self.trouble = None, ""
+        self._said: Look | None = None
         self._found: list[PartitionLag] = []
 
     def poll(self) -> None:
-        pass
+        self.look = self._said
 
     def leave(self) -> None:
         pass
 
     def say(self, at: float, found: list[PartitionLag], pause: Pause | None = None) -> None:
-        self.look, self._found = Look(at, found, pause), found
+        self._said, self._found = Look(at, found, pause), found
 
     @property
     def found(self) -> list[PartitionLag]:
