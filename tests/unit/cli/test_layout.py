@@ -67,6 +67,13 @@ def test_prose_stands_beside_its_row_or_below() -> None:
     assert ["     1", "  raw-0@7", "  late"] == rows(view, 10)[:3]
 
 
+def test_prose_that_a_row_lacks_takes_no_room() -> None:
+    """Only another row's place is empty here: the note begins where the place would."""
+    view = View(("#OFFSET", "?PLACE", "?NOTE"), [(1, "", "late"), (2, "raw-0@8", "its broker is away")], {})
+
+    assert ["     1", "  late"] == rows(view, 10)[:2]
+
+
 def rows(view: View, width: int) -> list[str]:
     return [line.plain for row in fitted(view, width).rows for line in row]
 

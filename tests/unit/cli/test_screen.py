@@ -158,6 +158,14 @@ def test_a_key_comes_at_once() -> None:
         os.close(theirs)
 
 
+def test_no_keys_without_a_terminal(tmp_path: Path) -> None:
+    """A screen that a script shows is ended by a signal."""
+    with (tmp_path / "stdin").open("w+") as stdin, screen.Keys(stdin.fileno()) as keys:
+        stdin.write("q")
+        stdin.seek(0)
+        assert "" == keys.pressed(0)
+
+
 class Once:
     """A screen that is quit when it has been drawn."""
 
