@@ -383,7 +383,7 @@ def _audit(sim: Any, _: Event) -> None:
 def _compare(sim: Any, clients: Clients) -> None:
     """Do what `winnow audit` does, and let the judge compare."""
     sim.judge.look()
-    seen, again = set(sim.judge.seen), set(sim.judge.again)
+    there, seen, again = sim.judge.in_the_source(), set(sim.judge.seen), set(sim.judge.again)
     scope = Scope.of(sim.config, clients, 0, None, None)
     source, output = (start.records(each, sim.config.group_id) for each in (sim.config.kafka, sim.config.output_kafka))
     readers = Readers(source, output, clients.topics, clients.destinations)
@@ -391,7 +391,7 @@ def _compare(sim: Any, clients: Clients) -> None:
     verdicts = scope.audit(cleanse, readers)
     complete = not scope.left_out and not any(sum(each.not_judged.values()) for each in verdicts)
     findings = [each for verdict in verdicts for each in verdict.findings]
-    sim.judge.audited(findings, scope.judged if complete else {}, seen=seen, again=again)
+    sim.judge.audited(findings, scope.judged if complete else {}, there=there, seen=seen, again=again)
 
 
 def _group_leaderless(sim: Any, event: Event) -> None:

@@ -243,6 +243,7 @@ class Judge:
         findings: Iterable[Finding],
         judged: Mapping[Partition, Range],
         *,
+        there: Collection[Identity],
         seen: Collection[Identity],
         again: Collection[Identity],
     ) -> None:
@@ -254,6 +255,7 @@ class Judge:
 
         Args:
             judged: what it had to judge completely.
+            there: the records that stood in the source when it began; after a cut, later ones take offsets that it has read.
             seen: the records that readers had got when it began.
             again: those that they had got more than once.
         """
@@ -269,7 +271,7 @@ class Judge:
         reported = told[Defect.LOST] | told[Defect.CHANGED]
         for partition, found in judged.items():
             for who, offset in self._readable(self._source.log(partition)):
-                if offset in found:
+                if offset in found and who in there:
                     hidden = who not in self.seen and who not in reported
                     if hidden or (who in again and who not in told[Defect.DOUBLED]):
                         wrong.add(who)
@@ -343,6 +345,10 @@ class Judge:
     def _lags(self, log: Log) -> bool:
         at = self._stored.get(log.partition, 0)
         return any(offset >= at or not self._is_done(who, log.partition, offset) for who, offset in self._readable(log))
+
+    def in_the_source(self) -> set[Identity]:
+        """Return the records that a read_committed reader of the source would get now."""
+        return {who for log in self._source.topics[self._raw].logs for who, _ in self._readable(log)}
 
     def _readable(self, log: Log) -> Iterator[tuple[Identity, int]]:
         """Yield the records that a read_committed reader of the source gets."""
