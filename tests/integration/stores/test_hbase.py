@@ -9,7 +9,7 @@ from typing import Any
 import happybase
 import pytest
 
-from app.errors import Fenced
+from app.errors import Fenced, Transient
 from app.model import CommittedOffset, Partition
 from app.offsets import hbase as module
 from app.offsets.contract import OffsetStore, StoreContext
@@ -83,6 +83,19 @@ class TestHBaseOffsets(OnHBase, OffsetStoreContract):
             store.save(partition, 3, "")
 
             assert {partition: CommittedOffset(5)} == other.load([partition], stable=True)
+
+    def test_a_dropped_table_is_created_anew(self) -> None:
+        """A person may drop it while the service runs; what is committed next is there again."""
+        (partition,) = self.partitions(1)
+        with closing(self.open_store(table="dropped")) as store, self.tool() as tool:
+            store.save(partition, 5, "")
+            tool.delete_table("dropped", disable=True)
+
+            with pytest.raises(Transient, match="TableNotFound"):
+                store.save(partition, 6, "")
+            store.save(partition, 6, "")
+
+            assert {partition: CommittedOffset(6)} == store.load([partition], stable=True)
 
     def test_the_history(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Each row of the history contains all partitions at that time, with their topic, newest first."""
