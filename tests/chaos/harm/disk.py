@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
+import errno
 import random
-import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,5 +30,11 @@ def full(system: System, load: Load, rng: random.Random) -> Iterator[str]:
 
 
 def _fill(ballast: Path) -> None:
-    with ballast.open("wb") as file:
-        os.posix_fallocate(file.fileno(), 0, shutil.disk_usage(ballast.parent).free)
+    """Write until nothing is left: a broker takes space meanwhile, so how much there is cannot be asked."""
+    with ballast.open("wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(bytes(1 << 20))
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
