@@ -1,7 +1,7 @@
 """
 Tries all mutants of some modules, or a sample, and lists those that no test noticed.
 
-The quick tests try each of them. What they do not notice is tried again by tests on real servers that run in their own process.
+The quick tests come first. What they do not notice is tried again by slower ones, which need a Kafka or an offset store's server.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.support.java import quick_java
 
 MODULES = ("app", "parsers")
 QUICK = "tests/unit", "tests/schedules/test_model.py", "tests/schedules/test_simulation.py"
-# Those that run the product in their own process, on a Kafka or on the servers of the offset stores.
+# Only tests that run the product in their own process: a mutant that another process runs would not be seen to be reached.
 ON_SERVERS = Path(__file__).with_name("on_servers.txt")
 EQUIVALENT = Path(__file__).with_name("equivalent.toml")
 ENOUGH = 0.95
@@ -78,7 +78,7 @@ def main() -> int:
         mutants = [mutants[number] for number in sorted(sample)]
     survivors = hunt(mutants, chosen.tests or QUICK)
     if survivors and not chosen.tests:
-        print("no quick test noticed these; now they are tried on real servers:")
+        print("what no quick test noticed is tried on real servers now")
         with Broker(java=quick_java()) as broker:
             os.environ["TEST_KAFKA_BROKER"] = broker.bootstrap
             survivors = hunt(survivors, ON_SERVERS.read_text().split())

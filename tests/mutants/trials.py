@@ -46,7 +46,7 @@ REACHED, SECONDS = Path("reached.coverage").absolute(), Path("seconds.json").abs
 LONGER = 20
 LEAST_SECONDS = 10
 MOST_SECONDS = 600
-# What a mutant's tests may take in all, without a mutant.
+# How long the tests of one mutant may take together, as measured without a mutant.
 ENOUGH_SECONDS = 180
 OPTIONS = (
     "--override-ini=addopts=--import-mode=importlib",
@@ -183,9 +183,9 @@ class Trials:
 
     def _likeliest_first(self, mutant: Mutant, reaching: Collection[str], session: pytest.Session) -> list[pytest.Item]:
         """
-        Return the tests that reach a mutant or are named after its module; all where no test is seen to reach it.
+        Return the tests that reach a mutant or are named after its module; all where it cannot be seen who reaches it.
 
-        Those that have noticed most mutants come first.
+        Those that have noticed most mutants come first. The rest is left out when they take long enough.
         """
         name = f"test_{Path(mutant.path).name}"
         every = not reaching and not _is_seen(mutant)
@@ -224,7 +224,7 @@ class Reached:
 
 
 def _is_seen(mutant: Mutant) -> bool:
-    """Return whether it is seen when a test reaches a mutant: kernels and what runs when a module is imported are not."""
+    """Return whether the measurement sees who reaches a mutant: not in a kernel, nor where a module runs when it is imported."""
     function, _, _ = mutant.name.partition(":")
     known = dict(_functions(importlib.import_module(_import_name(mutant.path))))
     return any(outer in known for outer in itertools.accumulate(function.split("."), "{}.{}".format))

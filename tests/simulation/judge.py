@@ -255,7 +255,7 @@ class Judge:
 
         Args:
             judged: what it had to judge completely.
-            there: the records that stood in the source when it began; after a cut, later ones take offsets that it has read.
+            there: the records in the source when it began; after a cut, later ones may get offsets that it has already read.
             seen: the records that readers had got when it began.
             again: those that they had got more than once.
         """

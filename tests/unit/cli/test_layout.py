@@ -68,7 +68,7 @@ def test_prose_stands_beside_its_row_or_below() -> None:
 
 
 def test_prose_that_a_row_lacks_takes_no_room() -> None:
-    """Only another row's place is empty here: the note begins where the place would."""
+    """Another row has a place, this one has none: its note begins where the place would."""
     view = View(("#OFFSET", "?PLACE", "?NOTE"), [(1, "", "late"), (2, "raw-0@8", "its broker is away")], {})
 
     assert ["     1", "  late"] == rows(view, 10)[:2]

@@ -136,7 +136,7 @@ def test_a_store_that_remembers_nothing(file: Path) -> None:
 
 
 def test_one_problem_ends_with_1(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another tool's offset is shown without counts, as only Winnow's metadata has them."""
+    """The other partition is well. Another tool's offset has no counts, which only Winnow's metadata has."""
     kafka = DriverKafka(p0=(2, 10), p1=(2, 10))
     kafka.committed = {Partition("raw", 0): CommittedOffset(5, "theirs"), Partition("raw", 1): CommittedOffset(1, "")}
     monkeypatch.setattr("app.start.clients", lambda _: kafka.clients)
