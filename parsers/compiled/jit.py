@@ -28,8 +28,8 @@ def kernel(signature: str) -> Callable[[Function], Function]:
 
 
 def inlined(function: Function) -> Function:
-    """Compile a function into each kernel that calls it."""
-    return cast("Function", numba.njit(nogil=True)(function))
+    """Compile a function into each kernel that calls it. LLVM alone would leave most calls in place."""
+    return cast("Function", numba.njit(nogil=True, forceinline=True)(function))
 
 
 def intrinsic(function: Callable[..., object]) -> Callable[..., int]:

@@ -562,10 +562,7 @@ def first_failed(checks, spans):
         field, kind, trimmed = checks[number, 0], checks[number, 1], checks[number, 2]
         begin, end = spans[field, 0], spans[field, 1]
         if trimmed:
-            while begin < end and is_blank(begin):
-                begin += 1
-            while begin < end and is_blank(end - 1):
-                end -= 1
+            begin, end = trim(begin, end)
             spans[field, 0], spans[field, 1] = begin, end
         if not passes(kind, begin, end):
             return number
@@ -589,6 +586,13 @@ def without_line_end(begin, end):
     if end > begin and byte_at(end - 1) == 13:
         end -= 1
     return end
+
+
+@inlined
+def line_at(values, offsets, validity, first, row):
+    """Return the begin and end of a line, without its line end. A null is an empty line."""
+    begin, end = values + offset_at(offsets + 4 * row), values + offset_at(offsets + 4 * row + 4)
+    return begin, begin if is_null(validity, first + row) else without_line_end(begin, end)
 
 
 @inlined
@@ -631,8 +635,12 @@ def split(begin, end, separator, size, anchor, spans):
 
 
 @inlined
-def write(to, texts, pieces, spans, row_end, separator):
-    """Write the output of a line; return its end, or a negative number for an illegal piece: -1 for the first piece."""
+def write(to, texts, pieces, spans, line_end, separator):
+    """
+    Write the output of a line; return its end, or a negative number for an illegal piece: -1 for the first piece.
+
+    Memory behind a field is read only up to `line_end`, which is 0 for fields that lie apart.
+    """
     for number in range(pieces.shape[0]):
         form = pieces[number, 0]
         if form == LITERAL:
@@ -643,8 +651,14 @@ def write(to, texts, pieces, spans, row_end, separator):
             continue
         field = pieces[number, 1]
         begin, end = spans[field, 0], spans[field, 1]
+        readable = max(end, line_end)
         if form == ESCAPED:
-            to = put_escaped(to, begin, end, row_end, separator)
+            to = put_escaped(to, begin, end, readable, separator)
+            continue
+        if form == JSON or form == JSON_ESCAPED:
+            to = put_json(to, begin, end, form == JSON_ESCAPED)
+            if to < 0:
+                return -1 - number
             continue
         if form == EXACT and not is_harmless(begin, end, separator):
             return -1 - number
@@ -655,26 +669,11 @@ def write(to, texts, pieces, spans, row_end, separator):
                 bracketed |= byte_at(at) == 58
         if bracketed:
             put_byte(to, 91)
-            to = copy(to + 1, begin, end - begin, row_end)
+            to = copy(to + 1, begin, end - begin, readable)
             put_byte(to, 93)
             to += 1
         else:
-            to = copy(to, begin, end - begin, row_end)
-    return to
-
-
-@inlined
-def write_cells(to, texts, pieces, spans, separator):
-    """Write a line whose fields lie apart: no memory behind a field may be read. Return what `write` returns."""
-    for number in range(pieces.shape[0]):
-        form, field = pieces[number, 0], pieces[number, 1]
-        if form == JSON or form == JSON_ESCAPED:
-            to = put_json(to, spans[field, 0], spans[field, 1], form == JSON_ESCAPED)
-        else:
-            end = 0 if form == LITERAL else spans[field, 1]
-            to = write(to, texts, pieces[number : number + 1], spans, end, separator)
-        if to < 0:
-            return -1 - number
+            to = copy(to, begin, end - begin, readable)
     return to
 
 
@@ -737,18 +736,10 @@ def cleanse_marked(
     written, row = state[WRITTEN], state[ROW]
     put_offset(out_offsets + 4 * state[ROWS], written)
     while row < total:
-        begin, row_end = values + offset_at(offsets + 4 * row), values + offset_at(offsets + 4 * row + 4)
-        if is_null(validity, first + row):
-            reject(rejects, reject_rows, state, row, FORMAT, 0, 0, 0)
-            row += 1
-            continue
-        end = without_line_end(begin, row_end)
-        if end == begin:
-            reject(rejects, reject_rows, state, row, FORMAT, 0, 0, 0)
-            row += 1
-            continue
+        begin, end = line_at(values, offsets, validity, first, row)
         if (
-            end - begin < 2 * marker_size
+            end == begin
+            or end - begin < 2 * marker_size
             or not same(begin, texts, marker_size)
             or not same(end - marker_size, texts, marker_size)
         ):
@@ -768,7 +759,7 @@ def cleanse_marked(
             continue
         if capacity - written < growth * (end - begin) + extra:
             break
-        to = write(out + written, texts, pieces, spans, row_end, output_separator)
+        to = write(out + written, texts, pieces, spans, end, output_separator)
         if to < 0:
             field = pieces[-1 - to, 1]
             reject(rejects, reject_rows, state, row, ILLEGAL, field, spans[field, 0], spans[field, 1])
@@ -802,11 +793,9 @@ def marked(
     """
     size, separator = shape[0], texts + shape[0]
     for row in range(total):
-        begin, end = values + offset_at(offsets + 4 * row), values + offset_at(offsets + 4 * row + 4)
-        end = without_line_end(begin, end)
+        begin, end = line_at(values, offsets, validity, first, row)
         found[row] = (
-            not is_null(validity, first + row)
-            and end > begin
+            end > begin
             and end - begin >= 2 * size
             and same(begin, texts, size)
             and same(end - size, texts, size)
@@ -866,7 +855,7 @@ def cleanse_cells(
             continue
         if capacity - written < growth * size + extra:
             break
-        to = write_cells(out + written, texts, pieces, spans, separator)
+        to = write(out + written, texts, pieces, spans, 0, separator)
         if to < 0:
             field = pieces[-1 - to, 1]
             reject(rejects, reject_rows, state, row, ILLEGAL, field, spans[field, 0], spans[field, 1])
@@ -927,10 +916,9 @@ def groups(
     """
     places = np.empty(2 * fields.shape[0], np.int64)
     for row in range(total):
-        begin, end = values + offset_at(offsets + 4 * row), values + offset_at(offsets + 4 * row + 4)
-        end = without_line_end(begin, end)
+        begin, end = line_at(values, offsets, validity, first, row)
         found[row] = 0
-        if is_null(validity, first + row) or end == begin:
+        if end == begin:
             continue
         places[:] = begin
         state = 0
@@ -1206,10 +1194,9 @@ def members(
     seen = np.zeros(paths.shape[0], np.int64)
     opened = np.empty((MOST_DEPTH, 2), np.int64)
     for row in range(total):
-        begin, end = values + offset_at(offsets + 4 * row), values + offset_at(offsets + 4 * row + 4)
-        end = without_line_end(begin, end)
+        begin, end = line_at(values, offsets, validity, first, row)
         found[row] = 0
-        if is_null(validity, first + row) or end == begin:
+        if end == begin:
             continue
         to = find_members(begin, end, texts, paths, seen, row + 1, opened, cells[row], scratch)
         if to >= 0:
