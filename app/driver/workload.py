@@ -70,12 +70,13 @@ class Workload(SourceOffsets):
         """
         Return the end of each partition, at which `--until-end` stops; None if it cannot be read yet.
 
-        Ends that were seen `before` stay, and no partition is added to them.
+        Ends that were seen `before` stay, and no partition is added to them. Only where a log was truncated below its
+        end, it ends earlier now: what was cut off will not come.
         """
         ends = dict.fromkeys(self.blocked) | {each: at.watermarks.last_stable for each, at in self.offsets.items()}
         if before is None:
             return ends
-        return {each: ends.get(each) if end is None else end for each, end in before.items()}
+        return {each: _earlier(end, ends.get(each)) for each, end in before.items()}
 
     def within(self, ends: Mapping[Partition, int | None] | None) -> list[OffsetRange]:
         """
@@ -97,3 +98,7 @@ class Workload(SourceOffsets):
         """Return the partitions with an offset that are not in these ranges, including unreadable ones."""
         working = {each.partition for each in ranges}
         return [each for each, at in self.committed.items() if at is not None and each not in working]
+
+
+def _earlier(before: int | None, now: int | None) -> int | None:
+    return min((end for end in (before, now) if end is not None), default=None)

@@ -118,6 +118,23 @@ class TestUntilEnd:
 
         assert [(0, 100), (200, 200)] == [(each.start, each.end) for (task,) in rounds.rounds for each in task.ranges]
 
+    def test_a_log_that_is_truncated_meanwhile_ends_a_backfill_earlier(self) -> None:
+        """What was cut off will not come: a service that waited for it would never end."""
+        kafka = DriverKafka(p0=(0, 100))
+        act = works(kafka)
+
+        def act_after_a_cut(assignments: Sequence[Assignment]) -> Result:
+            if kafka.watermark[A] == (0, 40):
+                return act(assignments)
+            kafka.watermark[A] = (0, 40)
+            kafka.committed[A] = CommittedOffset(30)
+            return []
+
+        rounds = FakeRounds(act_after_a_cut)
+        assert 0 == service(kafka, rounds).run(until_end=True)
+
+        assert [(0, 100), (30, 40)] == [(each.start, each.end) for (task,) in rounds.rounds for each in task.ranges]
+
     def test_a_leaderless_partition_that_heals_is_read_to_the_end_that_it_had_then(self) -> None:
         """A backfill does not exit with 0 before that; if the partition stays leaderless, it exits with 1."""
         for heals, code, rest in ((True, 0, {A: 10, B: 7}), (False, 1, {A: 10})):
