@@ -26,7 +26,7 @@ import time
 import traceback
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import FunctionType, ModuleType
@@ -153,7 +153,8 @@ class Trials:
         for mutant in self._mutants:
             importlib.import_module(_import_name(mutant.path))  # while its file is unchanged
             with in_file(mutant):
-                tests = self._likeliest_first(mutant, reached.by(mutant), session)
+                reaching = reached.by(mutant) if _is_seen(mutant) else reached.around(mutant)
+                tests = self._likeliest_first(mutant, reaching, session)
                 noticed = bool(tests) and not passes(tests, sum(map(self._patience, tests)), put_in_place(mutant))
             self._tried(mutant, noticed)
             if noticed and OUTPUT.exists():
@@ -183,13 +184,12 @@ class Trials:
 
     def _likeliest_first(self, mutant: Mutant, reaching: Collection[str], session: pytest.Session) -> list[pytest.Item]:
         """
-        Return the tests that reach a mutant or are named after its module; all where it cannot be seen who reaches it.
+        Return the tests that reach a mutant or are named after its module.
 
         Those that have noticed most mutants come first. The rest is left out when they take long enough.
         """
         name = f"test_{Path(mutant.path).name}"
-        every = not reaching and not _is_seen(mutant)
-        tests = [each for each in session.items if every or each.nodeid in reaching or each.path.name == name]
+        tests = [each for each in session.items if each.nodeid in reaching or each.path.name == name]
         tests.sort(key=lambda each: (-self._noticed[each.nodeid], each.path.name != name))
         took = itertools.accumulate((self._seconds[each.nodeid] for each in tests), initial=0.0)
         return [each for each, seconds in zip(tests, took, strict=False) if seconds < ENOUGH_SECONDS]
@@ -205,22 +205,26 @@ class Reached:
     def __init__(self) -> None:
         self._data = CoverageData(str(REACHED))
         self._data.read()
-        self._lines: dict[str, dict[int, list[str]]] = {}
+        self._lines: dict[str, Mapping[int, Sequence[str]]] = {}
 
     def by(self, mutant: Mutant) -> set[str]:
-        """
-        Return the tests that have reached a mutant's line, or the line before or after it, where its statement is.
-
-        There are none for a line of a class, which runs when its module is imported, and for compiled lines.
-        """
-        path = str(Path(mutant.path).absolute())
-        if path not in self._lines:
-            self._lines[path] = self._data.contexts_by_lineno(path)
-        lines = self._lines[path]
+        """Return the tests that have reached a mutant's line, or the line before or after it, where its statement is."""
+        lines = self._of(Path(mutant.path))
         known = sorted(lines)
         before, after = bisect_right(known, mutant.line), bisect_left(known, mutant.line)
         near = *known[before - 1 : before], *known[after : after + 1]
         return {test for line in near for test in lines[line] if test}
+
+    def around(self, mutant: Mutant) -> set[str]:
+        """Return the tests that have reached anything in the folder of a mutant's module."""
+        modules = Path(mutant.path).parent.glob("*.py")
+        return {test for module in modules for tests in self._of(module).values() for test in tests if test}
+
+    def _of(self, module: Path) -> Mapping[int, Sequence[str]]:
+        path = str(module.absolute())
+        if path not in self._lines:
+            self._lines[path] = self._data.contexts_by_lineno(path)
+        return self._lines[path]
 
 
 def _is_seen(mutant: Mutant) -> bool:
