@@ -38,6 +38,10 @@ def test_a_time_can_be_written_in_several_ways(text: str) -> None:
     assert time_of(1_795_327_923_123) == "2026-11-22T06:12:03.123Z"
 
 
+def test_the_first_milliseconds_that_are_a_time() -> None:
+    assert milliseconds_of("1" + 11 * "0") == 10**11
+
+
 @pytest.mark.parametrize(
     ("text", "seconds"), [("10 minutes ago", 600), ("1h ago", 3_600), ("2 days  ago", 172_800), ("PT1H ago", 3_600)]
 )

@@ -169,8 +169,7 @@ def append(source, size, row, texts, ends, validity):
     """Append one value or key to an Arrow array's buffers; a null has no bytes."""
     end = np.int64(ends[row])
     if source != 0:
-        if size != 0:
-            copy(texts.ctypes.data + end, source, size)
+        copy(texts.ctypes.data + end, source, size)
         end += size
         if validity.shape[0] != 0:
             validity[row >> 3] |= np.uint8(1 << (row & 7))

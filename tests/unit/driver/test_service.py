@@ -135,6 +135,21 @@ class TestUntilEnd:
 
         assert [(0, 100), (30, 40)] == [(each.start, each.end) for (task,) in rounds.rounds for each in task.ranges]
 
+    def test_a_backfill_waits_for_no_successor(self) -> None:
+        """SIGTERM stops it at once, whatever `handover.timeout` says."""
+        given: list[float] = []
+
+        class Leaving(ImpatientStop):
+            def hand_over_within(self, seconds: float) -> None:
+                given.append(seconds)
+
+        for until_end in (True, False):
+            kafka, stop = DriverKafka(p0=(0, 10)), Leaving()
+            rounds = FakeRounds(works(kafka, lambda: stop.request("SIGTERM")))  # noqa: B023  # called in this pass
+            service(kafka, rounds, config("handover.timeout=7s"), stop=stop).run(until_end=until_end)
+
+        assert [0, 7] == given
+
     def test_a_leaderless_partition_that_heals_is_read_to_the_end_that_it_had_then(self) -> None:
         """A backfill does not exit with 0 before that; if the partition stays leaderless, it exits with 1."""
         for heals, code, rest in ((True, 0, {A: 10, B: 7}), (False, 1, {A: 10})):

@@ -64,6 +64,16 @@ def test_tasks_that_run_or_are_done(clock: SimpleNamespace) -> None:
     assert not starved_after(60, Context(active=2, completed=1), 2, clock)
 
 
+def test_short_waits_do_not_add_up(clock: SimpleNamespace) -> None:
+    context = Context(active=2)
+    running = SparkRound(context, list, [], "round", lambda: 2)  # type: ignore[arg-type]  # a fake context
+
+    for seconds, waits in ((0, True), (1.5, False), (1.5, True)):
+        clock.seconds += seconds
+        context.stage.numCompletedTasks = 0 if waits else 1
+        assert not running.starved
+
+
 def test_a_worker_logs_whose_lines_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each line of a task has its group, round and number, and that of the attempt."""
     told: dict[str, object] = {}
