@@ -683,7 +683,7 @@ def reject(rejects, reject_rows, state, row, code, detail, begin, end):
     number = state[REJECTS]
     reject_rows[number] = row
     rejects[number, 0], rejects[number, 1], rejects[number, 2], rejects[number, 3] = code, detail, begin, end
-    state[REJECTS] = number + 1
+    state[REJECTS], state[ROW] = number + 1, row + 1
 
 
 @kernel(
@@ -733,29 +733,23 @@ def cleanse_marked(
     output_separator, growth, extra = shape[4], shape[5] * shape[6], shape[7]
     separator = texts + marker_size
     spans = np.empty((width, 2), np.int64)
-    written, row = state[WRITTEN], state[ROW]
+    written = state[WRITTEN]
     put_offset(out_offsets + 4 * state[ROWS], written)
-    while row < total:
+    for row in range(state[ROW], total):
         begin, end = line_at(values, offsets, validity, first, row)
         if (
             end == begin
             or end - begin < 2 * marker_size
             or not same(begin, texts, marker_size)
             or not same(end - marker_size, texts, marker_size)
+            or split(begin + marker_size, end - marker_size, separator, separator_size, anchor, spans) != width
         ):
             reject(rejects, reject_rows, state, row, FORMAT, 0, 0, 0)
-            row += 1
-            continue
-        count = split(begin + marker_size, end - marker_size, separator, separator_size, anchor, spans)
-        if count != width:
-            reject(rejects, reject_rows, state, row, FORMAT, 0, 0, 0)
-            row += 1
             continue
         failed = first_failed(checks, spans)
         if failed < checks.shape[0]:
             field = checks[failed, 0]
             reject(rejects, reject_rows, state, row, CHECK, failed, spans[field, 0], spans[field, 1])
-            row += 1
             continue
         if capacity - written < growth * (end - begin) + extra:
             break
@@ -763,13 +757,12 @@ def cleanse_marked(
         if to < 0:
             field = pieces[-1 - to, 1]
             reject(rejects, reject_rows, state, row, ILLEGAL, field, spans[field, 0], spans[field, 1])
-        else:
-            written = to - out
-            rows[state[ROWS]] = row
-            state[ROWS] += 1
-            put_offset(out_offsets + 4 * state[ROWS], written)
-        row += 1
-    state[ROW], state[WRITTEN] = row, written
+            continue
+        written = to - out
+        rows[state[ROWS]] = row
+        state[ROW], state[WRITTEN] = row + 1, written
+        state[ROWS] += 1
+        put_offset(out_offsets + 4 * state[ROWS], written)
 
 
 @kernel("void(int64, int64, int64, int64, int64, int64, int64[::1], int64[:, :, ::1], uint8[::1])")
@@ -832,12 +825,11 @@ def cleanse_cells(
     """
     separator, growth, extra = shape[4], shape[5] * shape[6], shape[7]
     spans = np.empty((cells.shape[1], 2), np.int64)
-    written, row = state[WRITTEN], state[ROW]
+    written = state[WRITTEN]
     put_offset(out_offsets + 4 * state[ROWS], written)
-    while row < cells.shape[0]:
+    for row in range(state[ROW], cells.shape[0]):
         if not found[row]:
             reject(rejects, reject_rows, state, row, FORMAT, 0, 0, 0)
-            row += 1
             continue
         size = 0
         for field in range(spans.shape[0]):
@@ -851,7 +843,6 @@ def cleanse_cells(
         if failed < checks.shape[0]:
             field = checks[failed, 0]
             reject(rejects, reject_rows, state, row, CHECK, failed, spans[field, 0], spans[field, 1])
-            row += 1
             continue
         if capacity - written < growth * size + extra:
             break
@@ -859,13 +850,12 @@ def cleanse_cells(
         if to < 0:
             field = pieces[-1 - to, 1]
             reject(rejects, reject_rows, state, row, ILLEGAL, field, spans[field, 0], spans[field, 1])
-        else:
-            written = to - out
-            rows[state[ROWS]] = row
-            state[ROWS] += 1
-            put_offset(out_offsets + 4 * state[ROWS], written)
-        row += 1
-    state[ROW], state[WRITTEN] = row, written
+            continue
+        written = to - out
+        rows[state[ROWS]] = row
+        state[ROW], state[WRITTEN] = row + 1, written
+        state[ROWS] += 1
+        put_offset(out_offsets + 4 * state[ROWS], written)
 
 
 @kernel("void(int64[:, :, ::1], uint8[::1], int64, int64, int64, int64)")
