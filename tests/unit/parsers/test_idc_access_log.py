@@ -131,6 +131,10 @@ def test_ipv6_is_written_in_brackets(idc: IdcAccessLog, line: Line) -> None:
     assert outcome(idc, value) == b"238|20171112132902|[2001:DB8::1]:007|[::ffff:1.2.3.4]:80|" + URL
 
 
+FIRST_AND_LAST = "\x80\u07ff \u0800\ud7ff \ue000\uffff \U00010000\U0010ffff".encode()
+"""The first and the last character of each length in UTF-8, and those beside the surrogates."""
+
+
 @pytest.mark.parametrize(
     ("url", "written"),
     [
@@ -142,6 +146,8 @@ def test_ipv6_is_written_in_brackets(idc: IdcAccessLog, line: Line) -> None:
         (("x" * 40 + "中" * 40).encode(), ("x" * 40 + "中" * 40).encode()),
         ("广州".encode("gbk"), b"%B9%E3%D6%DD"),
         (b"\xc0\x80\xed\xa0\x80\xf4\x90\x80\x80\xe4\xb8", b"%C0%80%ED%A0%80%F4%90%80%80%E4%B8"),
+        (FIRST_AND_LAST, FIRST_AND_LAST),
+        (b"\xc1\xbf\xe0\x9f\xbf\xf0\x8f\xbf\xbf\xf5\x80\x80\x80", b"%C1%BF%E0%9F%BF%F0%8F%BF%BF%F5%80%80%80"),
         (b"\xe4\xb8|\xad", b"%E4%B8%7C%AD"),
         (b"a" * 31 + b"\xff" + b"b" * 33 + b"|", b"a" * 31 + b"%FF" + b"b" * 33 + b"%7C"),
     ],
