@@ -69,7 +69,7 @@ chaos: $(READY)  ## inject faults into the service on a real cluster, check ever
 chaos-long: $(READY)  ## the same for HOURS (by default 6)
 	$(BIN)/python -m tests.chaos run --minutes $$(( 60 * $(or $(HOURS),6) )) $(if $(SEED),--seed $(SEED))
 
-simulate: $(READY)  ## run SCHEDULES (5,000) simulated schedules on a model of Kafka from SEED (0) on: kills, freezes, lost and late requests; about 65 a second
+simulate: $(READY)  ## run SCHEDULES (5,000) simulated schedules on a model of Kafka from SEED (0) on: kills, freezes, lost and late requests; about 100 a second
 	$(BIN)/python -m tests.simulation --schedules $(or $(SCHEDULES),5000) --seed $(or $(SEED),0)
 
 soak: $(READY)  ## steady load for HOURS (3), a fault every few minutes, a take-over each quarter of an hour: what grows, and any anomaly
