@@ -70,8 +70,8 @@ class Workload(SourceOffsets):
         """
         Return the end of each partition, at which `--until-end` stops; None if it cannot be read yet.
 
-        Ends that were seen `before` stay, and no partition is added to them. Only where a log was truncated below its
-        end, it ends earlier now: what was cut off will not come.
+        Ends that were seen `before` stay, except where a log has been truncated below its end: what was cut off will
+        not come. No partition is added to them.
         """
         ends = dict.fromkeys(self.blocked) | {each: at.watermarks.last_stable for each, at in self.offsets.items()}
         if before is None:

@@ -678,8 +678,16 @@ def write(to, texts, pieces, spans, line_end, separator):
 
 
 @inlined
+def accept(rows, out_offsets, state, row, written):
+    """Add a cleansed row, which ends after this many bytes of the output, and go on to the next one."""
+    rows[state[ROWS]] = row
+    state[ROW], state[ROWS], state[WRITTEN] = row + 1, state[ROWS] + 1, written
+    put_offset(out_offsets + 4 * state[ROWS], written)
+
+
+@inlined
 def reject(rejects, reject_rows, state, row, code, detail, begin, end):
-    """Add a rejected row with the numbers for its detail."""
+    """Add a rejected row with the numbers for its detail, and go on to the next one."""
     number = state[REJECTS]
     reject_rows[number] = row
     rejects[number, 0], rejects[number, 1], rejects[number, 2], rejects[number, 3] = code, detail, begin, end
@@ -759,10 +767,7 @@ def cleanse_marked(
             reject(rejects, reject_rows, state, row, ILLEGAL, field, spans[field, 0], spans[field, 1])
             continue
         written = to - out
-        rows[state[ROWS]] = row
-        state[ROW], state[WRITTEN] = row + 1, written
-        state[ROWS] += 1
-        put_offset(out_offsets + 4 * state[ROWS], written)
+        accept(rows, out_offsets, state, row, written)
 
 
 @kernel("void(int64, int64, int64, int64, int64, int64, int64[::1], int64[:, :, ::1], uint8[::1])")
@@ -852,10 +857,7 @@ def cleanse_cells(
             reject(rejects, reject_rows, state, row, ILLEGAL, field, spans[field, 0], spans[field, 1])
             continue
         written = to - out
-        rows[state[ROWS]] = row
-        state[ROW], state[WRITTEN] = row + 1, written
-        state[ROWS] += 1
-        put_offset(out_offsets + 4 * state[ROWS], written)
+        accept(rows, out_offsets, state, row, written)
 
 
 @kernel("void(int64[:, :, ::1], uint8[::1], int64, int64, int64, int64)")

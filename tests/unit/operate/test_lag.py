@@ -170,7 +170,7 @@ def test_an_offset_that_was_left_behind_is_a_problem() -> None:
     """With a new sink.kafka or offsets.store the service does not silently start over, and lag says so without it."""
     kafka, source = DriverKafka(p0=(5, 100), p1=(5, 100)), FakeKafka({})
     source.committed = {A: CommittedOffset(7)}
-    source.pending = {A: None}  # a copy that is late is told as it is
+    source.pending = {A: None}  # the copies are read without waiting for the end of transactions
     kafka.copies = FakeOffsets(source)
     kafka.committed = {B: CommittedOffset(9)}
     store = ["delivery.guarantee=at-least-once", "offsets.store={name: redis, url: 'redis://cache'}"]
