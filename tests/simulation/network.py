@@ -68,6 +68,8 @@ class Network:
         """How often each answer was given, by request."""
         self.first_asked: dict[tuple[Process, str], float] = {}
         """When each process first sent each request."""
+        self.first_answered: dict[tuple[Process, str], float] = {}
+        """When the cluster first answered each request of each process."""
 
     def post(
         self, process: Process, cluster: Cluster, api: str, apply: Callable[[], Any], answered: Callable[[Any], object]
@@ -78,6 +80,8 @@ class Network:
 
         def arrive(note: str = "") -> Any:
             answer = NO_ANSWER if cluster.down else apply()
+            if answer is not NO_ANSWER:
+                self.first_answered.setdefault((process, api), scheduler.now)
             self._count(api, answer)
             if self._history.kept:
                 self._history.note(f"{sender}{note}", api, told(answer))

@@ -378,12 +378,13 @@ class Simulation:
         After an outage it must wait for any name. Whoever is silent for `gone` counts as gone; what is overwritten between
         two looks is never seen.
         """
+        looked_from = self.network.first_answered.get((running.process, "OffsetFetch"), running.since)
         looked_until = self.network.first_asked.get((running.process, "InitProducerId"), self.scheduler.now)
         if running.since < self.outage_until and looked_until < self.outage_until + Timings().gone:
             return self.judge.named(other.name, looked_until - MISSED_SECONDS)
         if looked_until - running.since < Timings().sign_of_life:
             return self.judge.named(other.name, running.since)
-        since = max(running.since, looked_until - Timings().gone + self.setting.round_interval)
+        since = max(looked_from, looked_until - Timings().gone + self.setting.round_interval)
         return self.judge.committed(other.name, since + MISSED_SECONDS, looked_until - MISSED_SECONDS)
 
     def _starts_tasks(self, running: Running) -> None:
