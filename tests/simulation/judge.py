@@ -109,6 +109,8 @@ class Judge:
         """Those that readers got twice."""
         self._cuts: dict[Partition, int] = {}
         """The offset of each partition when its log was cut."""
+        self._used_twice: dict[Partition, int] = {}
+        """Below this offset, a record that a cut has taken may have left a line or a dead letter before."""
         self._forgotten: dict[Partition, int] = {}
         """The same, once the cut may be forgotten."""
         self.excused: set[Identity] = set()
@@ -265,7 +267,7 @@ class Judge:
         for each in findings:
             if each.origin is not None and (who := self._at(*each.origin)):
                 told[each.kind].add(who)
-                if each.origin.offset < self._cuts.get(each.origin.partition, 0):
+                if each.origin.offset < self._used_twice.get(each.origin.partition, 0):
                     twice_used.add(who)
         wrong = (told[Defect.LOST] & set(seen)) | (told[Defect.DOUBLED] - self.again - twice_used)
         reported = told[Defect.LOST] | told[Defect.CHANGED]
@@ -306,7 +308,9 @@ class Judge:
     def cut(self, log: Log) -> None:
         """Allow the offset to go back: the log is about to lose its end in an unclean election."""
         self.asked.add(log.partition)
-        self._cuts[log.partition] = max(self._stored.get(log.partition, 0), self._cuts.get(log.partition, 0))
+        self._cuts[log.partition] = cut = max(self._stored.get(log.partition, 0), self._cuts.get(log.partition, 0))
+        # At least once, lines are readable before their offset.
+        self._used_twice[log.partition] = max(log.end if self._repeats else cut, self._used_twice.get(log.partition, 0))
         earlier = self.earlier[log.partition]
         if earlier and OffsetMetadata.parse(earlier[-1].metadata).read is None:  # no leader epoch is known
             self._forgotten[log.partition] = self._cuts[log.partition]
