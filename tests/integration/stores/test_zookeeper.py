@@ -155,6 +155,27 @@ class TestZooKeeperOffsets(OnZooKeeper, OffsetStoreContract):
         owner.close()
         stranger.close()
 
+    def test_another_writer_comes_between_read_and_write(self) -> None:
+        """The offset is read again, and stored if it still may be."""
+        (partition,) = self.partitions(1)
+        with self.store() as store, self.tool() as tool:
+            store.save(partition, 5, "")
+
+            class Meanwhile(str):
+                """Metadata. The store formats it after it has read the node, and then another tool changes the node."""
+
+                __slots__ = ()
+
+                def __format__(self, spec: str) -> str:
+                    if tool.get(path)[0] == b"5":
+                        tool.set(path, b"6")
+                    return str(self)
+
+            path = self.path(partition)
+            store.save(partition, 7, Meanwhile("ours"))
+
+            assert {partition: CommittedOffset(7, "ours")} == store.load([partition], stable=True)
+
 
 class TestZooKeeperFaults(OnZooKeeper, OffsetStoreFaults):
     """What happens when ZooKeeper fails."""

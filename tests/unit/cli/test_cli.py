@@ -200,9 +200,8 @@ offsets:
 """
 
 
-def test_the_page_does_not_wait_for_the_import_of_pyspark(tmp_path: Path) -> None:
-    """It takes seconds on a busy machine. The page is up when the service runs, and asks for Spark later."""
-    file = file_of(GOOD, tmp_path)
+def started(file: Path) -> subprocess.CompletedProcess[str]:
+    """Run `winnow run` with a service that only prints its options, and whether PySpark is loaded."""
     program = (
         f"import sys; sys.argv = ['winnow', 'run', '-c', {str(file)!r}]\n"
         "from app import start\n"
@@ -211,10 +210,24 @@ def test_the_page_does_not_wait_for_the_import_of_pyspark(tmp_path: Path) -> Non
         "start.service = lambda *_, options: print(options) or Service()\n"
         "from app.cli import main; main()\n"
     )
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
 
-    assert f"-c {file}\nFalse\n" == done.stdout.decode()
+def test_the_page_does_not_wait_for_the_import_of_pyspark(tmp_path: Path) -> None:
+    """It takes seconds on a busy machine. The page is up when the service runs, and asks for Spark later."""
+    file = file_of(GOOD, tmp_path)
+
+    assert f"-c {file}\nFalse\n" == started(file).stdout
+
+
+def test_a_service_warns_of_secrets_that_others_can_read(tmp_path: Path) -> None:
+    file = file_of(GOOD | {"kafka": GOOD["kafka"] | {"ssl.key.password": "hunter2"}}, tmp_path)
+
+    (said,) = started(file).stderr.splitlines()
+
+    assert "preflight_warning" in said
+    assert "use ssl.key.password.file: /path" in said
+    assert "hunter2" not in said
 
 
 KEYS = ("source", "houseid", "destport", "domainname")

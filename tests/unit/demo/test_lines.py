@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections import Counter
+from typing import Any
 
 import fastavro
 import pytest
@@ -41,12 +42,18 @@ def flume() -> list[GeneratedRecord]:
     return make(Recipe(partitions=2, count=20_000, bad=0.1, enveloped=1.0))
 
 
-def unwrapped(value: bytes) -> bytes | None:
-    """Return the body of an AvroFlumeEvent, or None if the value is not one."""
+def event(value: bytes) -> dict[str, Any] | None:
+    """Return the fields of an AvroFlumeEvent, or None if the value is not one."""
     try:
-        return fastavro.schemaless_reader(io.BytesIO(value), FLUME_EVENT)["body"]  # type: ignore[index,call-overload,return-value]
+        found: Any = fastavro.schemaless_reader(io.BytesIO(value), FLUME_EVENT)
     except Exception:  # noqa: BLE001 - fastavro raises many kinds of errors
         return None
+    return dict(found)
+
+
+def unwrapped(value: bytes) -> bytes | None:
+    """Return the body of an AvroFlumeEvent, or None if the value is not one."""
+    return (event(value) or {}).get("body")
 
 
 def test_same_recipe_same_lines(raw: list[GeneratedRecord]) -> None:
@@ -130,6 +137,12 @@ def test_envelopes_decode(flume: list[GeneratedRecord]) -> None:
     enveloped = [line for line in flume if line.value is not None]
 
     assert all((unwrapped(line.value or b"") is None) == (line.reason == "envelope") for line in enveloped)
+
+
+def test_some_events_of_flume_have_a_key(flume: list[GeneratedRecord]) -> None:
+    names = {frozenset(found["headers"]) for line in flume if (found := event(line.value or b""))}
+
+    assert {frozenset({"host", "timestamp"}), frozenset({"host", "timestamp", "key"})} == names
 
 
 def test_enveloped_body_is_the_raw_line(raw: list[GeneratedRecord]) -> None:
