@@ -12,7 +12,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any, NamedTuple, Self
@@ -24,6 +24,7 @@ from app.embedded.broker import Cluster
 from app.model import Partition, transactional_id
 from tests.chaos import commands
 from tests.chaos.brokers import COORDINATORS, GROUPS, TRANSACTIONS, ScramBroker
+from tests.chaos.clocks import DRIVER, WORKERS, Clocks
 from tests.chaos.driver import ROOT, Driver, Launch, lay_out
 from tests.chaos.history import Recorder
 from tests.chaos.proxy import Packet, Proxy
@@ -59,6 +60,8 @@ class Size:
     """The node that has little space for its data."""
     kafka: str = ""
     """The version of the brokers; by default the product's own."""
+    own_clocks: bool = False
+    """Whether the clocks of the driver and of the workers can be set, which takes a C compiler."""
 
 
 SMALL = Size(brokers=1, workers=0, partitions=4)
@@ -102,6 +105,7 @@ CUTTABLE = Size(workers=0, partitions=4, replicas={"source": [(1, 3), (1, 2), (1
 SHORT_OF_SPACE = 3
 SPACE_FOR_LITTLE = Size(workers=0, partitions=4, short_of_space=SHORT_OF_SPACE)
 """The disk of one broker may be filled. It is mounted for that, so it takes a privileged user."""
+OWN_CLOCKS = replace(SMALL, own_clocks=True)
 
 
 class System:
@@ -129,6 +133,7 @@ class System:
         self.password_file = folder / "password"
         self.broker = ScramBroker(size.brokers, size.kafka, short_of_space=size.short_of_space)
         self.spark = StandaloneSpark(folder, workers=size.workers) if size.workers else None
+        self.clocks = Clocks(folder) if size.own_clocks else None
         self.proxy = Proxy(self.broker.routes, self._note_held)
         self.partitions = size.partitions
         self.generation = 0
@@ -219,7 +224,9 @@ class System:
         environment: Mapping[str, str] = MappingProxyType({}),
     ) -> Driver:
         """Start a driver, with other settings of the service and additional ones of Spark, and return it."""
-        driver = Driver(self.settings(spark) | dict(config), self.launch._replace(environment=environment))
+        clock = self.clocks.environment(DRIVER) if self.clocks else {}
+        launch = self.launch._replace(environment={**clock, **environment})
+        driver = Driver(self.settings(spark) | dict(config), launch)
         driver.__enter__()
         self.drivers.append(driver)
         return driver
@@ -247,7 +254,9 @@ class System:
         return usual
 
     def _spark_settings(self) -> dict[str, object]:
-        python: dict[str, object] = {"spark.executorEnv.PYTHONPATH": str(self.code)}
+        clock = self.clocks.environment(WORKERS) if self.clocks else {}
+        environment = {"PYTHONPATH": str(self.code), **clock}
+        python: dict[str, object] = {f"spark.executorEnv.{name}": value for name, value in environment.items()}
         if self.spark is None:
             return python
         return python | {

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 EARLIER_OWNER_SECONDS = 0.8
 """Longer than a commit interval, so that an earlier owner commits after the offset was read."""
+LONG_AGO = 1
+"""A timestamp that brokers take, in milliseconds since the epoch. A worker's clock may be wrong on purpose."""
 
 
 def work(assignments: Iterable[Assignment], arm: str, points: str) -> Iterator[Receipt]:
@@ -154,7 +156,7 @@ class LabelledWriter:
 
     def commit(self, offset: int, metadata: str) -> None:
         if self._records:
-            last = OutgoingRecord(None, None, (), int(time.time() * 1000))
+            last = OutgoingRecord(None, None, (), LONG_AGO)
             self._writer.send_dead_letters([self._labelled(last, **{COUNT: b"%d" % self._records})])
         self._writer.commit(offset, metadata)
         self._name, self._records = self._fresh_name(), 0

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from tests.chaos.cluster import APART, CUTTABLE, FRAGILE, SMALL, SPACE_FOR_LITTLE, Size
+from tests.chaos.cluster import APART, CUTTABLE, FRAGILE, OWN_CLOCKS, SMALL, SPACE_FOR_LITTLE, Size
 from tests.chaos.harm import (
+    clocks,
     disk,
     generations,
     leaderless,
@@ -76,6 +77,7 @@ KINDS: Mapping[str, Kind] = {
     "partitions added while stopped": Kind(added_while_stopped),
     "partitions added, siblings leaderless": Kind(added_without_siblings, APART, "leader"),
     "disk full": Kind(disk.full, SPACE_FOR_LITTLE),
+    "clocks jump": Kind(clocks.jump, OWN_CLOCKS),
     "paused, dead letters deleted": Kind(topics.deleted_while_paused, told="paused"),
 }
 TAKEOVERS = tuple(name for name, kind in KINDS.items() if "take-over" in name and kind.arm == HONEST)

@@ -65,7 +65,7 @@ def test_a_refusal_runs_as_often_as_wished_on_a_system_that_can_have_it(*, apart
     assert all(KINDS[name].size is plan.size for plan in plans for name in plan.faults)
     assert all(KINDS[name].arm == plan.arm for plan in plans for name in plan.faults)
     assert {Path("/other")} == {plan.product for plan in plans}
-    assert (len(KINDS) if apart else 6) == len(plans)
+    assert (len(KINDS) if apart else 7) == len(plans)
 
 
 def test_what_the_log_must_say_is_a_pattern() -> None:

@@ -1,0 +1,32 @@
+"""Sets clocks."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tests.chaos.clocks import DRIVER, WORKERS
+from tests.chaos.cluster import System
+from tests.chaos.harm.base import expect_progress
+from tests.chaos.load import Load
+
+JUMPS = (-86_400, -3_600, -60, 60, 3_600, 86_400)
+"""Seconds."""
+
+
+@contextmanager
+def jump(system: System, load: Load, rng: random.Random) -> Iterator[str]:
+    """Set the clock of the driver, of the workers or of both; some seconds later, set it right again."""
+    assert system.clocks is not None
+    jumps = {who: rng.choice(JUMPS) for who in rng.choice([[DRIVER], [WORKERS], [DRIVER, WORKERS]])}
+    told = ", ".join(f"{who} {seconds:+,d} s" for who, seconds in jumps.items())
+    for who, seconds in jumps.items():
+        system.clocks.set(who, seconds)
+    yield told
+    expect_progress(system, range(system.partitions), f"after a jump ({told})")
+    time.sleep(rng.uniform(10, 20))
+    for who in jumps:
+        system.clocks.set(who, 0)
+    expect_progress(system, range(system.partitions), f"after clocks were set right ({told})")
