@@ -338,7 +338,8 @@ class Assignment:
 
     Args:
         seconds: how long the task works.
-        deadline: the end of the round by the driver's clock, in seconds since the epoch; only a retried task uses it.
+        deadline: the end of the round by the driver's clock, in seconds since the epoch. A retried task ends by it, and
+            every task judges timestamps by it, too, because its own clock may be wrong.
         isolate: whether to run the parser in a process of its own, because a record may kill it.
         takes_over: whether another run works on these partitions, so that they are taken over one by one.
         allowances: the bytes per transaction that the last round settled on, for partitions with a slow sink.

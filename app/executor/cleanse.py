@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from app.errors import Transient
 from app.executor.dead_letters import NO_IDS, TopicIds, make_dead_letter, make_dead_letters
 from app.executor.filtering import NONE_DROPPED, Dropped, Filters
-from app.executor.limits import Limits
+from app.executor.limits import Limits, Now
 from app.executor.parse import REFUSED, Parse, key_pattern, refuse, with_headers, with_keys
 from app.model import NO_EPOCH, LastRead, Partition, TaskConfig
 from app.offsets.metadata import Counts
@@ -117,7 +117,7 @@ class Cleanser:
 
     Args:
         ids: the ids of the source topics, which dead letters bear.
-        clock: returns seconds since the epoch.
+        clocks: each returns seconds since the epoch; one of them may be wrong.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class Cleanser:
         parser: Parser,
         parse: Parse,
         ids: TopicIds = NO_IDS,
-        clock: Callable[[], float] = time.time,
+        clocks: Sequence[Callable[[], float]] = (time.time,),
     ) -> None:
         self._config = config
         self._parse = parse
@@ -135,7 +135,7 @@ class Cleanser:
         self._sink = Limits.of(config.sink, config)
         self._dead_letters = Limits.of(config.dead_letters, config)
         self._ids = ids
-        self._clock = clock
+        self._clocks = clocks
 
     def cleanse(self, chunk: Chunk) -> CleansedChunk:
         """Return the results for a chunk or its first rows. Call it before the next poll, which invalidates headers."""
@@ -153,5 +153,6 @@ class Cleanser:
         return make_dead_letter(chunk, Reject(row, REFUSED, cause), self._dead_letters, self._now, self._ids)
 
     @property
-    def _now(self) -> int:
-        return round(self._clock() * 1000)
+    def _now(self) -> Now:
+        times = [round(clock() * 1000) for clock in self._clocks]
+        return Now(min(times), max(times))

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from app.executor.limits import CLOCK_MARGIN_MS, Limits
+from app.executor.limits import CLOCK_MARGIN_MS, Limits, Now
 from app.executor.parse import REFUSED
 from app.headers import ERRORS, STAGE, TOPIC, TOPIC_ID, Headers
 from app.model import Partition
@@ -41,13 +41,9 @@ NO_IDS: TopicIds = MappingProxyType({})
 
 
 def make_dead_letters(
-    chunk: Chunk, parsed: Parsed, topic: Limits, now: int, ids: TopicIds = NO_IDS
+    chunk: Chunk, parsed: Parsed, topic: Limits, now: Now, ids: TopicIds = NO_IDS
 ) -> Sequence[OutgoingRecord]:
-    """
-    Return a dead letter for each rejected row, in order. Call it before the next poll, which invalidates headers.
-
-    `now` is in milliseconds since the epoch.
-    """
+    """Return a dead letter for each rejected row, in order. Call it before the next poll, which invalidates headers."""
     if not len(parsed.reject_rows):
         return []
     if not any(map(chunk.headers, parsed.reject_rows.tolist())):
@@ -57,7 +53,7 @@ def make_dead_letters(
     return [make_dead_letter(chunk, reject, topic, now, ids) for reject in parsed.rejects()]
 
 
-def _all_at_once(chunk: Chunk, parsed: Parsed, topic: Limits, now: int, ids: TopicIds) -> DeadLetters:
+def _all_at_once(chunk: Chunk, parsed: Parsed, topic: Limits, now: Now, ids: TopicIds) -> DeadLetters:
     """Return the dead letters of records without headers, uncut, without creating a Python object for each."""
     rows, total = parsed.reject_rows, len(parsed.reject_rows)
     sources, origin_of = np.unique(chunk.sources[rows], return_inverse=True)
@@ -94,7 +90,7 @@ def _all_at_once(chunk: Chunk, parsed: Parsed, topic: Limits, now: int, ids: Top
     return DeadLetters(parts, begins, np.where(moved, NO_TIMESTAMP, stamps))
 
 
-def _moved(stamps: NDArray[np.int64], refused: NDArray[np.bool_], topic: Limits, now: int) -> NDArray[np.bool_]:
+def _moved(stamps: NDArray[np.int64], refused: NDArray[np.bool_], topic: Limits, now: Now) -> NDArray[np.bool_]:
     """
     Tell which timestamps are replaced by the time of writing: all, if the topic uses LogAppendTime; otherwise those
     that the topic may refuse, and those of records that Kafka refused, because the timestamp may be the reason.
@@ -104,7 +100,7 @@ def _moved(stamps: NDArray[np.int64], refused: NDArray[np.bool_], topic: Limits,
     return moved
 
 
-def make_dead_letter(chunk: Chunk, reject: Reject, topic: Limits, now: int, ids: TopicIds = NO_IDS) -> OutgoingRecord:
+def make_dead_letter(chunk: Chunk, reject: Reject, topic: Limits, now: Now, ids: TopicIds = NO_IDS) -> OutgoingRecord:
     """
     Return the dead letter of a rejected record, with its key, value, headers and timestamp unchanged.
 

@@ -23,7 +23,7 @@ class Fates:
 
     def __init__(self, config: TaskConfig, parse: Parse, clock: Callable[[], float] = time.time) -> None:
         self._config = config
-        self._cleanser = Cleanser(config, make_parser(config), parse, clock=clock)
+        self._cleanser = Cleanser(config, make_parser(config), parse, clocks=(clock,))
 
     def of(self, records: Sequence[Record]) -> list[Fate]:
         """Return the result for each record, in order."""

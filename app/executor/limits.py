@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,13 @@ FRAMING_BYTES = 512
 # Allows for clock skew between this machine and the broker, and for the time until a record is written.
 CLOCK_MARGIN_MS = 60_000
 _UNCOMPRESSED = ("none", "uncompressed")
+
+
+class Now(NamedTuple):
+    """The time by clocks of which one may be wrong, in milliseconds since the epoch."""
+
+    earliest: int
+    latest: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,20 +60,21 @@ class Limits:
             return size <= self.max_bytes
         return all(size - _saved(value, codec) <= self.max_bytes for codec in self.codecs)
 
-    def too_old(self, timestamps: NDArray[np.int64], now: int, margin: int = CLOCK_MARGIN_MS) -> NDArray[np.bool_]:
-        """Tell which timestamps the topic refuses as too far in the past, beyond a margin."""
+    def too_old(self, timestamps: NDArray[np.int64], now: Now, margin: int = CLOCK_MARGIN_MS) -> NDArray[np.bool_]:
+        """Tell which timestamps the topic refuses as too far in the past, beyond a margin and by all clocks."""
         before = self.topic.before
         if before is None:
             return np.zeros(len(timestamps), np.bool_)
-        old: NDArray[np.bool_] = (timestamps < now - before.milliseconds - margin) & (timestamps != NO_TIMESTAMP)
+        oldest = now.earliest - before.milliseconds - margin
+        old: NDArray[np.bool_] = (timestamps < oldest) & (timestamps != NO_TIMESTAMP)
         return old
 
-    def too_new(self, timestamps: NDArray[np.int64], now: int, margin: int = CLOCK_MARGIN_MS) -> NDArray[np.bool_]:
-        """Tell which timestamps the topic refuses as too far in the future, beyond a margin."""
+    def too_new(self, timestamps: NDArray[np.int64], now: Now, margin: int = CLOCK_MARGIN_MS) -> NDArray[np.bool_]:
+        """Tell which timestamps the topic refuses as too far in the future, beyond a margin and by all clocks."""
         after = self.topic.after
         if after is None:
             return np.zeros(len(timestamps), np.bool_)
-        return timestamps > now + after.milliseconds + margin
+        return timestamps > now.latest + after.milliseconds + margin
 
 
 def _saved(value: bytes, codec: str) -> int:

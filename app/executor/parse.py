@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from app.executor.limits import Limits
+from app.executor.limits import Limits, Now
 from app.headers import SOURCE
 from app.model import SOURCE_KEY, Partition, TaskConfig
 from app.records import HEADER_FRAMING, Chunk, offsets_of
@@ -61,11 +61,11 @@ def _place(partition: Partition) -> str:
     return f"{partition}@"
 
 
-def refuse(parsed: Parsed, chunk: Chunk, sink: Limits, now: int) -> Parsed:
+def refuse(parsed: Parsed, chunk: Chunk, sink: Limits, now: Now) -> Parsed:
     """
     Turn the lines that the sink would refuse, given their keys, headers and timestamps, into rejects.
 
-    `now` is in milliseconds since the epoch.
+    Where clocks disagree about a timestamp, Kafka decides.
     """
     parsed = _without_oversized(parsed, chunk, sink)
     return _without_untimely(_without_keyless(parsed, chunk.keys_of_lines, sink), chunk.timestamps, sink, now)
@@ -167,11 +167,11 @@ def _without_keyless(parsed: Parsed, keys: pa.BinaryArray, sink: Limits) -> Pars
     return _reject(parsed, keyless, REFUSED, "the line has no key; the sink's cleanup.policy is compact", parsed.rows)
 
 
-def _without_untimely(parsed: Parsed, timestamps: NDArray[np.int64], sink: Limits, now: int) -> Parsed:
+def _without_untimely(parsed: Parsed, timestamps: NDArray[np.int64], sink: Limits, now: Now) -> Parsed:
     for limit, untimely in ((sink.topic.before, sink.too_old), (sink.topic.after, sink.too_new)):
         if limit is not None:
             stamps = timestamps[parsed.rows]
-            detail = f"timestamp {{}} violates the sink's {limit.setting}={limit.milliseconds} (now {now})"
+            detail = f"timestamp {{}} violates the sink's {limit.setting}={limit.milliseconds} (now {now.latest})"
             parsed = _reject(parsed, untimely(stamps, now), REFUSED, detail, stamps)
     return parsed
 

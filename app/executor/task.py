@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import wait
 from dataclasses import replace
 from functools import partial
@@ -61,7 +61,7 @@ def run(
         parsing(parser, assignment, watchdog) as parse,
         Task(assignment, clients, runtime, watchdog) as task,
     ):
-        cleanser = Cleanser(assignment.config, parser, parse, ids, runtime.wall_clock)
+        cleanser = Cleanser(assignment.config, parser, parse, ids, _clocks(assignment, runtime))
         task.open()
         stopwatch = task.stopwatch
         stopwatch.start()
@@ -79,6 +79,12 @@ def run(
             task.keep_up(catching_up=chunk is not None and chunk.full)
             stopwatch.kept_up()
         return task.finish()
+
+
+def _clocks(assignment: Assignment, runtime: Runtime) -> Sequence[Callable[[], float]]:
+    """Return this machine's clock, and the driver's as the plan told it, which goes on here whatever ours is set to."""
+    planned, began = assignment.deadline - assignment.seconds, runtime.monotonic()
+    return runtime.wall_clock, lambda: planned + runtime.monotonic() - began
 
 
 @contextlib.contextmanager

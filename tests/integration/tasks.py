@@ -108,7 +108,7 @@ class Pipeline:
     def run(self, *ranges: OffsetRange, seconds: float = 60) -> dict[Partition, Receipt]:
         """Run one task, by default from the committed offsets to the ends of all partitions."""
         task_config = self.task_config
-        assignment = Assignment(task_config, ranges or self.ranges(), seconds, deadline=0)
+        assignment = Assignment(task_config, ranges or self.ranges(), seconds, deadline=time.time() + seconds)
         parser = self.parser or make_parser(task_config)
         receipts = task.run(assignment, self._clients(assignment), parser, seconds)
         return {receipt.partition: receipt for receipt in receipts}

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.executor.dead_letters import NO_IDS, TopicIds, make_dead_letter, make_dead_letters
-from app.executor.limits import CLOCK_MARGIN_MS, FRAMING_BYTES, Limits
+from app.executor.limits import CLOCK_MARGIN_MS, FRAMING_BYTES, Limits, Now
 from app.headers import Headers
 from app.model import NO_EPOCH, Destination, Partition, TimestampLimit
 from app.records import NO_TIMESTAMP, Chunk, DeadLetters, OutgoingRecord
@@ -22,6 +22,7 @@ from tests.fakes import make_task_config
 
 PARTITIONS = [Partition("raw", 0), Partition("raw", 12), Partition("other", 3)]
 NOW = 1_800_000_000_000
+CLOCKS = Now(NOW, NOW)
 HOUR = 3_600_000
 
 texts = st.binary(max_size=40)
@@ -56,7 +57,7 @@ def chunk_of(
 
 
 def one_by_one(chunk: Chunk, parsed: Parsed, topic: Limits, ids: TopicIds = NO_IDS) -> list[OutgoingRecord]:
-    return [make_dead_letter(chunk, reject, topic, NOW, ids) for reject in parsed.rejects()]
+    return [make_dead_letter(chunk, reject, topic, CLOCKS, ids) for reject in parsed.rejects()]
 
 
 def taking(kafka: Mapping[str, str] | None = None, **settings: object) -> Limits:
@@ -93,7 +94,7 @@ def test_all_at_once_is_the_same_as_one_by_one(
     parsed = replace(parsed, reasons=pa.array(reasons, pa.string()))
     topic = taking(None, max_bytes=max_bytes, **settings)
 
-    made = make_dead_letters(chunk, parsed, topic, NOW, ids)
+    made = make_dead_letters(chunk, parsed, topic, CLOCKS, ids)
 
     assert list(made) == one_by_one(chunk, parsed, topic, ids)
 
@@ -102,7 +103,7 @@ def test_rejects_without_headers_become_one_array() -> None:
     """If no record has headers, the dead letters of a chunk are one Arrow array."""
     chunk, parsed = chunk_of([(None, b"bad", 0, True), (b"k", b"good", 1, False), (b"", None, 2, True)])
 
-    made = make_dead_letters(chunk, parsed, ROOMY, NOW)
+    made = make_dead_letters(chunk, parsed, ROOMY, CLOCKS)
 
     assert isinstance(made, DeadLetters)
     assert [(one.key, one.value, one.timestamp) for one in made] == [(None, b"bad", -1), (b"", None, 1)]
@@ -114,7 +115,7 @@ def test_headers_of_the_record_come_first() -> None:
     bad, good = (None, b"bad", 0, True), (None, b"good", 0, False)
     chunk, parsed = chunk_of([bad, good, bad, bad], own)
 
-    made = make_dead_letters(chunk, parsed, ROOMY, NOW)
+    made = make_dead_letters(chunk, parsed, ROOMY, CLOCKS)
 
     assert [one.headers[0] for one in made] == [
         ("h", b"1"),
@@ -171,7 +172,7 @@ def test_only_what_does_not_fit_is_cut(topic: Limits, value: bytes, whole: bool)
     """The producer's codec and limit count, and the topic's codec, as librdkafka and the broker apply them."""
     chunk, parsed = chunk_of([(b"k", value, 0, True)])
 
-    (made,) = make_dead_letters(chunk, parsed, topic, NOW)
+    (made,) = make_dead_letters(chunk, parsed, topic, CLOCKS)
 
     assert made.value is not None
     assert value.startswith(made.value)
@@ -201,8 +202,8 @@ def test_the_framing_of_headers_counts_against_the_limit(own_headers: list[tuple
     chunk, parsed = chunk_of([(b"k", b"v" * 1_000, 0, True), (b"k", b"v" * 999, 0, True)], [own_headers] * 2)
     whole, smaller = one_by_one(chunk, parsed, ROOMY)
 
-    assert [whole, smaller] == list(make_dead_letters(chunk, parsed, exactly(size_of(whole)), NOW))
-    cut, same = make_dead_letters(chunk, parsed, exactly(size_of(whole) - 1), NOW)
+    assert [whole, smaller] == list(make_dead_letters(chunk, parsed, exactly(size_of(whole)), CLOCKS))
+    cut, same = make_dead_letters(chunk, parsed, exactly(size_of(whole) - 1), CLOCKS)
 
     assert smaller == same
     assert size_of(whole) - 1 == size_of(cut)
@@ -215,18 +216,18 @@ def test_all_are_made_at_once_while_each_of_them_fits() -> None:
     largest = max(map(size_of, one_by_one(chunk, parsed, ROOMY)))
 
     spare = 8 + 8 + 6
-    assert isinstance(make_dead_letters(chunk, parsed, exactly(largest + spare), NOW), DeadLetters)
-    assert not isinstance(make_dead_letters(chunk, parsed, exactly(largest + spare - 1), NOW), DeadLetters)
+    assert isinstance(make_dead_letters(chunk, parsed, exactly(largest + spare), CLOCKS), DeadLetters)
+    assert not isinstance(make_dead_letters(chunk, parsed, exactly(largest + spare - 1), CLOCKS), DeadLetters)
 
 
 def test_a_key_is_dropped_only_where_it_leaves_no_room() -> None:
     """So are the record's own headers. The reason and the origin of the record are always kept."""
     chunk, parsed = chunk_of([(b"k" * 500, b"v" * 1_000, 0, True)], [[("h", b"1")]])
-    (with_key,) = make_dead_letters(chunk, parsed, exactly(1_100), NOW)
+    (with_key,) = make_dead_letters(chunk, parsed, exactly(1_100), CLOCKS)
     without_value = size_of(with_key) - len(with_key.value or b"")
-    (just,) = make_dead_letters(chunk, parsed, exactly(without_value), NOW)
-    (without_key,) = make_dead_letters(chunk, parsed, exactly(without_value - 1), NOW)
-    (with_nothing,) = make_dead_letters(chunk, parsed, exactly(10), NOW)
+    (just,) = make_dead_letters(chunk, parsed, exactly(without_value), CLOCKS)
+    (without_key,) = make_dead_letters(chunk, parsed, exactly(without_value - 1), CLOCKS)
+    (with_nothing,) = make_dead_letters(chunk, parsed, exactly(10), CLOCKS)
 
     assert (b"k" * 500, b"", ("h", b"1")) == (just.key, just.value, just.headers[0])
     assert (None, without_value - 1) == (without_key.key, size_of(without_key))
@@ -262,7 +263,7 @@ def test_a_timestamp_that_is_refused_becomes_a_header(
     chunk = replace(chunk, timestamps=np.array([stamp]))
     parsed = replace(parsed, reasons=pa.array([reason], pa.string()))
 
-    (made,) = make_dead_letters(chunk, parsed, taking(before=A_DAY, after=AN_HOUR), NOW)
+    (made,) = make_dead_letters(chunk, parsed, taking(before=A_DAY, after=AN_HOUR), CLOCKS)
 
     assert (NO_TIMESTAMP if moved else stamp) == made.timestamp
     assert (b"%d" % stamp if moved else None) == dict(made.headers).get("__connect.errors.timestamp")
@@ -275,7 +276,7 @@ def test_a_topic_that_takes_any_time_keeps_it_unless_it_sets_another(append_time
     chunk, _ = chunk_of([(b"k", b"v", 0, True)])
     topic = taking(append_time=append_time)
 
-    made = make_dead_letter(replace(chunk, timestamps=np.array([0])), Reject(0, "empty", ""), topic, NOW)
+    made = make_dead_letter(replace(chunk, timestamps=np.array([0])), Reject(0, "empty", ""), topic, CLOCKS)
 
     assert (NO_TIMESTAMP if append_time else 0) == made.timestamp
     assert (b"0" if append_time else None) == dict(made.headers).get("__connect.errors.timestamp")
@@ -286,6 +287,6 @@ def test_a_dead_letter_says_in_which_topic_of_that_name_its_record_was(topic_id:
     """A later topic of the same name has other records at the same offsets."""
     chunk, _ = chunk_of([(b"k", b"v", 0, True)])
 
-    made = make_dead_letter(chunk, Reject(0, "empty", ""), ROOMY, NOW, {"raw": topic_id})
+    made = make_dead_letter(chunk, Reject(0, "empty", ""), ROOMY, CLOCKS, {"raw": topic_id})
 
     assert (topic_id.encode() or None) == dict(made.headers).get("__connect.errors.topic.id")

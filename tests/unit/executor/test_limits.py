@@ -6,13 +6,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from app.executor.limits import FRAMING_BYTES, Limits
+from app.executor.limits import FRAMING_BYTES, Limits, Now
 from app.model import Destination, TimestampLimit
 from tests.fakes import make_task_config
 
 SINK = Destination("clean", 2, 1_000_000)
 NOW = 1_800_000_000_000
+CLOCKS = Now(NOW, NOW)
 HOUR = TimestampLimit("message.timestamp.…", 3_600_000)
+DAY_MS = 86_400_000
 
 
 def limits(topic: Destination, **kafka: str) -> Limits:
@@ -75,7 +77,18 @@ def test_a_timestamp_at_the_limit_is_in_time() -> None:
     edge = 3_600_000 + 60_000
     stamps = np.array([NOW - edge - 1, NOW - edge, NOW, NOW + edge, NOW + edge + 1, -1], np.int64)
 
-    assert [True, False, False, False, False, False] == topic.too_old(stamps, NOW).tolist()
-    assert [False, False, False, False, True, False] == topic.too_new(stamps, NOW).tolist()
-    assert not limits(SINK).too_old(stamps, NOW).any()
-    assert not limits(SINK).too_new(stamps, NOW).any()
+    assert [True, False, False, False, False, False] == topic.too_old(stamps, CLOCKS).tolist()
+    assert [False, False, False, False, True, False] == topic.too_new(stamps, CLOCKS).tolist()
+    assert not limits(SINK).too_old(stamps, CLOCKS).any()
+    assert not limits(SINK).too_new(stamps, CLOCKS).any()
+
+
+@pytest.mark.parametrize("wrong", [-DAY_MS, DAY_MS])
+def test_a_wrong_clock_refuses_no_good_record(wrong: int) -> None:
+    """What only one clock finds too old or too new is left to Kafka."""
+    topic = limits(Destination("clean", 2, 1_000_000, before=HOUR, after=HOUR))
+    stamps = np.array([NOW - DAY_MS // 2, NOW, NOW + DAY_MS // 2], np.int64)
+    clocks = Now(*sorted([NOW, NOW + wrong]))
+
+    assert [wrong > 0, False, False] == topic.too_old(stamps, clocks).tolist()
+    assert [False, False, wrong < 0] == topic.too_new(stamps, clocks).tolist()

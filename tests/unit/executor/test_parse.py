@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from app.executor.limits import CLOCK_MARGIN_MS, FRAMING_BYTES, Limits
+from app.executor.limits import CLOCK_MARGIN_MS, FRAMING_BYTES, Limits, Now
 from app.executor.parse import PARSER_ERROR, REFUSED, TOO_LARGE, parse, refuse, with_headers, with_keys
 from app.model import NO_EPOCH, Destination, Partition, TimestampLimit
 from app.records import HEADER_FRAMING, NO_TIMESTAMP, Chunk
@@ -32,6 +32,7 @@ AVRO = fastavro.parse_schema(
     }
 )
 NOW = 1_800_000_000_000
+CLOCKS = Now(NOW, NOW)
 HOUR = 3_600_000
 LINES = [line(0), b"rubbish", line(1)]
 
@@ -54,7 +55,7 @@ def parsed_by(parser: Parser, chunk: Chunk | None = None, **sink: object) -> Par
     """Parse for a sink with these settings."""
     topic = replace(Destination("clean", 1, 1_000_000), **sink)  # type: ignore[arg-type]  # fields of many types
     chunk = chunk_of(LINES) if chunk is None else chunk
-    return refuse(parse(parser, chunk.values), chunk, Limits.of(topic, make_task_config(sink=topic)), NOW)
+    return refuse(parse(parser, chunk.values), chunk, Limits.of(topic, make_task_config(sink=topic)), CLOCKS)
 
 
 @pytest.mark.parametrize("what", WRONG)
@@ -230,7 +231,7 @@ def test_the_key_of_a_line_counts_and_not_that_of_its_record() -> None:
 
     def refused(sink: Destination, pattern: str) -> list[tuple[int, str]]:
         limits = Limits.of(sink, make_task_config(sink=sink))
-        return [each[:2] for each in refuse(parsed, with_keys(chunk, parsed, pattern), limits, NOW).rejects()]
+        return [each[:2] for each in refuse(parsed, with_keys(chunk, parsed, pattern), limits, CLOCKS).rejects()]
 
     houseid = pattern_of(IdcAccessLog(), "houseid")
     assert [] == refused(sink, houseid)

@@ -153,6 +153,25 @@ class TestFlow:
         assert [cleansed(0)] == kafka.sink[A]
         assert [line(1)] == [dead_letter.value for dead_letter in kafka.dead[A]]
 
+    @pytest.mark.parametrize(("side", "hours"), [("after", -2), ("before", 2)])
+    def test_a_machine_with_a_wrong_clock_refuses_nothing(self, guarantee: Guarantee, side: str, hours: int) -> None:
+        """The records are of now by the driver's clock, as the plan told it: Kafka takes them."""
+        task_config, clock = make_task_config(guarantee), FakeClock()
+        hour = TimestampLimit(f"message.timestamp.{side}.max.ms", 3_600_000)
+        limits = {"before": None, "after": None, side: hour}
+        task_config = replace(
+            task_config, sink=replace(task_config.sink, before=limits["before"], after=limits["after"])
+        )
+        kafka = FakeKafka({A: [SourceRecord(line(0), timestamp=1_000_000_000)]})
+        runtime = replace(clock.runtime, wall_clock=lambda: 1_000_000 + hours * 3_600 + 120.0)
+        assignment = make_assignment(task_config, OffsetRange(A, None, 0))
+        assignment = replace(assignment, deadline=1_000_000 + assignment.seconds)
+
+        task.run(assignment, FakeClients(kafka, task_config, clock), make_parser(task_config), 8, runtime)
+
+        assert [cleansed(0)] == kafka.sink[A]
+        assert not kafka.dead[A]
+
     def test_the_agreed_end_is_not_passed(self, guarantee: Guarantee) -> None:
         """Records from the end on are left for the next run, and the committed offset is the end."""
         kafka = FakeKafka({A: source()})
