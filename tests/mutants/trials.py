@@ -26,7 +26,7 @@ import time
 import traceback
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import FunctionType, ModuleType
@@ -82,8 +82,6 @@ class Trials:
         self._coverage: Coverage | None = None
         self._seconds: dict[str, float] = {}
         """How long each test takes without a mutant."""
-        self._noticed = Counter[str]()
-        """How many mutants each test has noticed."""
 
     def run(self) -> None:
         """
@@ -153,12 +151,9 @@ class Trials:
         for mutant in self._mutants:
             importlib.import_module(_import_name(mutant.path))  # while its file is unchanged
             with in_file(mutant):
-                reaching = reached.by(mutant) if _is_seen(mutant) else reached.around(mutant)
-                tests = self._likeliest_first(mutant, reaching, session)
+                tests = self._nearest(mutant, reached, session)
                 noticed = bool(tests) and not passes(tests, sum(map(self._patience, tests)), put_in_place(mutant))
             self._tried(mutant, noticed)
-            if noticed and OUTPUT.exists():
-                self._noticed[OUTPUT.read_text().partition("\n")[0]] += 1
         return True
 
     @contextlib.contextmanager
@@ -182,15 +177,16 @@ class Trials:
     def _patience(self, item: pytest.Item) -> float:
         return max(LONGER * self._seconds[item.nodeid], LEAST_SECONDS)
 
-    def _likeliest_first(self, mutant: Mutant, reaching: Collection[str], session: pytest.Session) -> list[pytest.Item]:
+    def _nearest(self, mutant: Mutant, reached: Reached, session: pytest.Session) -> list[pytest.Item]:
         """
         Return the tests that reach a mutant or are named after its module.
 
-        Those that have noticed most mutants come first. The rest is left out when they take long enough.
+        Those that reach little else come first. The rest is left out when they take long enough.
         """
         name = f"test_{Path(mutant.path).name}"
+        reaching = reached.by(mutant) if _is_seen(mutant) else reached.around(mutant)
         tests = [each for each in session.items if each.nodeid in reaching or each.path.name == name]
-        tests.sort(key=lambda each: (-self._noticed[each.nodeid], each.path.name != name))
+        tests.sort(key=lambda each: (each.path.name != name, reached.sizes[each.nodeid]))
         took = itertools.accumulate((self._seconds[each.nodeid] for each in tests), initial=0.0)
         return [each for each, seconds in zip(tests, took, strict=False) if seconds < ENOUGH_SECONDS]
 
@@ -206,6 +202,9 @@ class Reached:
         self._data = CoverageData(str(REACHED))
         self._data.read()
         self._lines: dict[str, Mapping[int, Sequence[str]]] = {}
+        files = map(self._of, map(Path, self._data.measured_files()))
+        self.sizes = Counter(test for lines in files for tests in lines.values() for test in tests)
+        """How many lines each test has reached."""
 
     def by(self, mutant: Mutant) -> set[str]:
         """Return the tests that have reached a mutant's line, or the line before or after it, where its statement is."""
