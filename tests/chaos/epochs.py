@@ -14,7 +14,7 @@ import time
 from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
 
 from app.embedded.broker import Broker
 from app.kafka import settings
@@ -28,7 +28,8 @@ EPOCHS = 1 << 15
 LAST_EPOCHS = EPOCHS - 30
 """From this epoch on, every other opening is a librdkafka producer."""
 CALL_SECONDS = 20.0
-INIT_PRODUCER_ID, CONCURRENT_TRANSACTIONS = 22, 51
+INIT_PRODUCER_ID, TXN_OFFSET_COMMIT = 22, 28
+CONCURRENT_TRANSACTIONS = 51
 TOPIC, GROUP = "epochs", "epochs"
 
 
@@ -113,21 +114,32 @@ class Coordinator:
     def open(self, name: str) -> Identity:
         """Send InitProducerId, again while the previous transaction is being completed; return the answer."""
         while True:
-            error, producer, epoch = self._init_producer_id(name.encode())
+            error, producer, epoch = self._init_producer_id(name)
             if error != CONCURRENT_TRANSACTIONS:
                 break
             time.sleep(0.005)
         assert error == 0, f"the coordinator answers with error {error}"
         return Identity(producer, epoch)
 
-    def _init_producer_id(self, name: bytes) -> tuple[int, int, int]:
-        version, correlation, no_client, timeout_ms = 1, 0, -1, 60_000
-        header = struct.pack(">hhih", INIT_PRODUCER_ID, version, correlation, no_client)
-        request = header + struct.pack(f">h{len(name)}si", len(name), name, timeout_ms)
-        self._socket.sendall(len(request).to_bytes(4) + request)
-        answer = self._receive(int.from_bytes(self._receive(4)))
-        error, producer, epoch = struct.unpack_from(">hqh", answer, 8)  # after correlation id and throttle time
+    def commit_offset(self, name: str, group: str, identity: Identity, at: TopicPartition) -> int:
+        """Send TxnOffsetCommit for one partition; return the error code."""
+        begin = _text(name) + _text(group) + struct.pack(">qhi", identity.producer, identity.epoch, 1)
+        one, no_epoch = 1, -1
+        offset = _text(at.topic) + struct.pack(">iiqi", one, at.partition, at.offset, no_epoch) + _text("")
+        (error,) = struct.unpack(">h", self._ask(TXN_OFFSET_COMMIT, 2, begin + offset)[-2:])
+        return int(error)
+
+    def _init_producer_id(self, name: str) -> tuple[int, int, int]:
+        timeout_ms = struct.pack(">i", 60_000)
+        error, producer, epoch = struct.unpack_from(">hqh", self._ask(INIT_PRODUCER_ID, 1, _text(name) + timeout_ms))
         return error, producer, epoch
+
+    def _ask(self, api: int, version: int, body: bytes) -> bytes:
+        """Return what the answer says behind its correlation id and its throttle time."""
+        correlation, no_client = 0, -1
+        request = struct.pack(">hhih", api, version, correlation, no_client) + body
+        self._socket.sendall(len(request).to_bytes(4) + request)
+        return self._receive(int.from_bytes(self._receive(4)))[8:]
 
     def _receive(self, count: int) -> bytes:
         received = b""
@@ -136,3 +148,7 @@ class Coordinator:
             assert some, "the broker closed the connection"
             received += some
         return received
+
+
+def _text(text: str) -> bytes:
+    return struct.pack(">h", len(text)) + text.encode()

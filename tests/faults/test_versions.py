@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import IsolationLevel, TopicPartition
+from confluent_kafka import OFFSET_INVALID, Consumer, IsolationLevel, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]  # not in its __all__
 
 from app.embedded.broker import Broker
 from tests.chaos.cluster import stopped
+from tests.chaos.epochs import Coordinator
 from tests.conftest import QUICK_JAVA
 from tests.independent import Feeder, amiss, arrived, connect_again, read
 from tests.integration.service import Winnow, settings
@@ -85,6 +87,30 @@ def test_an_older_kafka(version: str, tmp_path: Path) -> None:
             connect_again()
             load.more_arrives()
             load.is_exact()
+
+
+@pytest.mark.parametrize(("version", "committed"), [(OLDEST, OFFSET_INVALID), ("4.0.2", 20)])
+def test_a_late_offset_of_a_fenced_producer(version: str, committed: int) -> None:
+    """Brokers refuse it. Before 4.0, they forget the offset of the transaction that is open, too."""
+    with (
+        Broker(java=QUICK, jars=resolved(kafka(version))) as broker,
+        Coordinator(broker.bootstrap) as coordinator,
+        closing(Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "g"})) as consumer,
+    ):
+        topic = broker.create_topic("raw", 1)
+        transactional = {"bootstrap.servers": broker.bootstrap, "transactional.id": "id"}
+        Producer(transactional).init_transactions()
+        fenced = coordinator.open("id")
+        producer = Producer(transactional)
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send_offsets_to_transaction([TopicPartition(topic, 0, 20)], consumer.consumer_group_metadata())
+
+        error = coordinator.commit_offset("id", "g", fenced, TopicPartition(topic, 0, 10))
+        producer.commit_transaction()
+
+        assert KafkaError.INVALID_PRODUCER_EPOCH == error
+        assert committed == consumer.committed([TopicPartition(topic, 0)])[0].offset
 
 
 @pytest.mark.parametrize("version", ["4.1.0", "4.1.2"])
