@@ -26,6 +26,9 @@ OLD_NONE = struct.pack(">i", -1)
 # A name of 200 characters has a length of two bytes, and each list ends with its tags.
 NEW = b"\x02" + b"\xc9\x01" + b"c" * 200 + b"\x03" + struct.pack(">ii", 0, 1) + b"\x01\x09\x02ab"
 
+# A name of 127 characters has a length of two bytes, too: 128.
+EDGE = b"\x02" + b"\x80\x01" + b"c" * 127 + b"\x01" + b"\x00"
+
 
 @pytest.mark.parametrize(
     "value",
@@ -33,10 +36,18 @@ NEW = b"\x02" + b"\xc9\x01" + b"c" * 200 + b"\x03" + struct.pack(">ii", 0, 1) + 
         head(0, 1) + OLD + TIMES,
         head(0, 1) + OLD_NONE + TIMES,
         head(1, 1) + NEW + TIMES + b"\x00",
+        head(1, 1) + EDGE + TIMES + b"\x00",
         head(1, 1) + b"\x00" + TIMES + b"\x00",
         head(1, 1) + b"\x01" + TIMES + b"\x00",
     ],
-    ids=["old", "old without partitions", "new", "new without partitions", "new with an empty list"],
+    ids=[
+        "old",
+        "old without partitions",
+        "new",
+        "new, 127 characters",
+        "new without partitions",
+        "new with an empty list",
+    ],
 )
 def test_what_a_record_says(value: bytes) -> None:
     """State, start, producer and epoch, whatever partitions come before them."""

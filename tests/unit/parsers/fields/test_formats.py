@@ -104,6 +104,16 @@ def test_names_alone_are_members() -> None:
     assert one(JsonLines, {"fields": ["a", "b"], "output": "{b}|{a}"}, b'{"a": 1, "b": 2}') == b"2|1"
 
 
+@pytest.mark.parametrize("size", [7, 8, 9, 24])
+def test_every_character_of_a_name_counts(size: int) -> None:
+    """Names are compared eight bytes at a time."""
+    name = "abcdefghijklmnopqrstuvwxyz"[:size]
+    others = (f"{name[:at]}_{name[at + 1 :]}" for at in range(size))
+    line = "".join(f'"{other}": 0, ' for other in others) + f'"{name}": 1'
+
+    assert one(JsonLines, {"fields": [name], "output": f"{{{name}}}"}, f"{{{line}}}".encode()) == b"1"
+
+
 def test_a_pointer_has_escapes() -> None:
     assert one(JsonLines, {"fields": {"a": "/x~1y~0"}, "output": "{a}"}, b'{"x/y~": 1}') == b"1"
 
