@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from app.model import Partition
@@ -21,6 +21,10 @@ from tests.simulation.kafka import Cluster, Fate, Log, Stored
 
 REPLAYED = b"ok !"
 """How the line of a dead letter begins that a replay has cleansed."""
+
+
+LOOK_SECONDS = 0.5
+"""Whoever looks for others does so at least as often."""
 
 
 class Anomaly(NamedTuple):
@@ -291,14 +295,17 @@ class Judge:
         self.excused |= self._identities(log, log.start, before)
 
     def committed(self, host: str, begin: float, end: float) -> bool:
-        """Return whether the service on a host has committed between two times."""
-        every = [stored for each in self.earlier.values() for stored in each if begin <= stored.at <= end]
-        return any(OffsetMetadata.parse(stored.metadata).owner.host == host for stored in every)
+        """Return whether the service on a host has committed between two times, so that others must have seen it."""
+        return any(
+            begin <= stored.at <= end and _host(stored) == host and _is_seen(each, at)
+            for each in self.earlier.values()
+            for at, stored in enumerate(each)
+        )
 
     def named(self, host: str, at: float) -> bool:
         """Return whether an offset named the service on a host at some time."""
         last = [[stored for stored in each if self.lost_at < stored.at <= at][-1:] for each in self.earlier.values()]
-        return any(OffsetMetadata.parse(stored.metadata).owner.host == host for each in last for stored in each)
+        return any(_host(stored) == host for each in last for stored in each)
 
     def added(self, log: Log) -> None:
         """Expect all records of a new source partition, if the group has begun."""
@@ -384,3 +391,14 @@ class Judge:
                     self.lost_in_gaps.add(who)
                 if not self._is_done(who, log.partition, offset):
                     self.found("lost", f"{who.partition}:{who.number} of {log.partition}@{offset}")
+
+
+def _host(stored: Stored) -> str:
+    return OffsetMetadata.parse(stored.metadata).owner.host
+
+
+def _is_seen(each: Sequence[Stored], at: int) -> bool:
+    """Return whether a commit differs from the one before, and is not overwritten by somebody else before the next look."""
+    stored = each[at]
+    others = (later.at for later in each[at:] if _host(later) != _host(stored))
+    return (not at or each[at - 1][:2] != stored[:2]) and next(others, math.inf) - stored.at >= LOOK_SECONDS

@@ -382,8 +382,8 @@ class Simulation:
         looked_until = self.network.first_asked.get((running.process, "InitProducerId"), self.scheduler.now)
         if running.since < self.outage_until and looked_until < self.outage_until + Timings().gone:
             return self.judge.named(other.name, looked_until - MISSED_SECONDS)
-        if looked_until - running.since < Timings().sign_of_life:
-            return self.judge.named(other.name, running.since)
+        if looked_until - looked_from < Timings().sign_of_life:
+            return self.judge.named(other.name, looked_from)
         since = max(looked_from, looked_until - Timings().gone + self.setting.round_interval)
         return self.judge.committed(other.name, since + MISSED_SECONDS, looked_until - MISSED_SECONDS)
 
