@@ -40,6 +40,7 @@ GROUP, TOPIC, SINK, DEAD = "cleansing", *(f"{name:x<30}" for name in ("raw-logs-
 START, LAG = 12_345_678, 1_234_567
 """The committed offset and the lag of each partition, about."""
 NOW = 1_763_900_000_000
+PAUSE = Pause(NOW, "vm")
 TASKS = TaskConfig(
     GROUP,
     Guarantee.EXACTLY_ONCE,
@@ -57,8 +58,8 @@ def views(partitions: int) -> dict[str, View]:
     found = lags(partitions)
     letters = [_letter(each) for each in places]
     return {
-        "lag": _of("lag")._view(GROUP, found, Pause(NOW, "vm")),
-        "top": _of("top")._view(GROUP, rows(_sample(10, found), _sample(12, found)), None),
+        "lag": _of("lag")._view(GROUP, found, PAUSE),
+        "top": _of("top")._view(GROUP, rows(_sample(10, found), _sample(12, found)), PAUSE),
         "audit": _audit(places),
         "dlq ls": _of("dlq")._listed(DEAD, letters, more=True),
         "dlq stats": _of("dlq")._counted(DEAD, Statistics.of(letters)),

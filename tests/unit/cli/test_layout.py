@@ -8,7 +8,7 @@ import pytest
 from rich.cells import cell_len
 
 from app.cli.layout import View, fitted
-from tests.fakes.views import DEAD, SINK, TOPIC, views
+from tests.fakes.views import DEAD, PAUSE, SINK, TOPIC, views
 
 WIDTH = 80
 EACH = {f"{name} {count}": view for count in (6, 256) for name, view in views(count).items()}
@@ -44,6 +44,11 @@ def test_a_table_fits_a_terminal(name: str) -> None:
         ]
         assert {f"{each:.1f}" if isinstance(each, float) else str(each) for each in numbers} <= words
         assert set(places(row)) <= {word.rstrip(":") for word in words}
+
+
+@pytest.mark.parametrize("command", ["lag 6", "top 6"])
+def test_a_pause_is_told_below_the_table(command: str) -> None:
+    assert EACH[command].footer.endswith(f"; {PAUSE}")
 
 
 def places(row: object) -> list[str]:

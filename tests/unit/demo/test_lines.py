@@ -10,7 +10,7 @@ import fastavro
 import pytest
 
 from app.demo.lines import GeneratedRecord, Recipe
-from app.demo.vocabulary import MARK, SEPARATOR
+from app.demo.vocabulary import GATHERTIME, MARK, SEPARATOR
 
 RAW_REASONS = {
     *("empty", "no_marker", "field_count", "houseid", "gathertime"),
@@ -122,12 +122,14 @@ def test_lines_resemble_real_ones(raw: list[GeneratedRecord]) -> None:
         seen["comma"] += b"," in fields[11] + fields[13]
         seen["bar"] += b"|" in fields[11] + fields[13]
         seen["crlf"] += value.endswith(b"\r\n")
+        seen["usual time"] += b"201711" in fields[GATHERTIME]
         seen["ipv6"] += expected.count(b"]:") > 0
         seen["escaped"] += b"%" in expected
         seen["not utf-8"] += b"\xff" in value.decode("utf-8", "replace").replace("\ufffd", "\xff").encode(
             "latin-1", "ignore"
         )
 
+    assert 0.98 < seen["usual time"] / len(good) < 1
     assert 325 < sum(len(value) for value, _ in good) / len(good) < 360
     assert all(seen[oddity] > len(good) / 200 for oddity in ("comma", "bar", "crlf", "ipv6", "escaped", "not utf-8"))
 
