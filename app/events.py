@@ -102,9 +102,6 @@ MIRROR_CAUGHT_UP = Event("mirror_caught_up", "info", "The mirror has caught up")
 TRANSACTION_ENDED_AGAIN = Event(
     "transaction_ended_again", "warning", "Repeated the end of a transaction whose offset was still pending"
 )
-OFFSET_COMMITTED_AGAIN = Event(
-    "offset_committed_again", "warning", "Committed an offset again, because Kafka has lost it"
-)
 TRANSACTION_ABORTED_AGAIN = Event(
     "transaction_aborted_again", "warning", "Aborted again a transaction whose partitions had no leader when it ended"
 )

@@ -19,14 +19,13 @@ from dataclasses import replace
 from typing import Self
 
 from app.errors import CorruptOffset, OffsetMoved, TooManyDeadLetters, WinnowError
-from app.events import OFFSET_COMMITTED_AGAIN
 from app.executor.cleanse import Cleansed
 from app.executor.clients import C, ClientFactory, LaneWriter
 from app.executor.lane.ledger import FIRST_BACKOFF, Ledger
 from app.model import NOBODY, CommittedOffset, OffsetRange, Outcome, Partition, Receipt
 from app.offsets.claim import yield_to_later
 from app.offsets.contract import OffsetStore
-from app.offsets.metadata import OffsetMetadata, owner_of
+from app.offsets.metadata import OffsetMetadata
 from app.offsets.times import TaskReport
 
 
@@ -93,7 +92,6 @@ class Opened:
         """
         ledger = self.ledger
         refuse_if_taken(ledger, committed)
-        committed = self._commit_what_is_lost(committed)
         if committed is not None or ledger.stored or not ledger.range.never_read:
             _refuse_moved_offset(ledger.partition, ledger.committed, committed)
         ledger.position = _first_position(ledger.range, committed, stored=ledger.stored)
@@ -108,23 +106,6 @@ class Opened:
         ledger.search.committed(ledger.position)
         ledger.committed_at = now
         return Ready(ledger, self.writer).unless_suspect(now)
-
-    def _commit_what_is_lost(self, committed: CommittedOffset | None) -> CommittedOffset | None:
-        """
-        Return the committed offset. If it is an earlier one of this lane, Kafka has lost the last one: commit it again.
-
-        Before 4.0, a broker refuses a late TxnOffsetCommit of an earlier epoch, but then forgets the offset of the
-        transaction that is open (`tests/faults/test_versions.py`).
-        """
-        ledger, last = self.ledger, self.ledger.committed
-        if not ledger.stored or last is None or committed is None or committed.offset >= last:
-            return committed
-        if not owner_of(committed) == ledger.owner != NOBODY:
-            return committed
-        self.writer.settle(committed)
-        self.writer.commit(last, str(ledger.metadata))
-        OFFSET_COMMITTED_AGAIN.log(**ledger.partition.as_json(), offset=last, found=committed.offset)
-        return CommittedOffset(last, str(ledger.metadata))
 
     def _store_start(self, committed: CommittedOffset | None, *, claim: bool) -> None:
         """Store a start that has no committed offset yet, so that `latest` means the same after a crash."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from math import inf
 
@@ -17,13 +16,12 @@ from app.executor.cleanse import Cleansed
 from app.executor.lane.lane import Lane
 from app.executor.lane.search import REFUSALS_IN_A_ROW
 from app.executor.lane.states import Closed, Ended, Opened, Ready
-from app.model import NOBODY, CommittedOffset, LastRead, OffsetRange, Outcome, Owner, Partition
+from app.model import CommittedOffset, LastRead, OffsetRange, Outcome, Partition
 from app.offsets.metadata import Counts, OffsetMetadata
 from app.records import Lines, OutgoingRecord
 from tests.fakes import FakeClients, FakeClock, FakeKafka, FakeTransaction, make_task_config
 
 A = Partition("raw", 0)
-ME = Owner(started=2, host="me", sink="clean")
 AWAY = Transient(A, "the broker is away")
 
 
@@ -51,7 +49,7 @@ class CountingWriter(FakeTransaction):
 class LaneHarness:
     """A lane and its Kafka."""
 
-    def __init__(self, offset_range: OffsetRange, committed: int | None = None, owner: Owner = NOBODY) -> None:
+    def __init__(self, offset_range: OffsetRange, committed: int | None = None) -> None:
         self.kafka = FakeKafka({A: []})
         if committed is not None:
             self.kafka.committed[A] = CommittedOffset(committed)
@@ -59,7 +57,7 @@ class LaneHarness:
         self.now = 100.0
         self._clients = FakeClients(self.kafka, make_task_config(), FakeClock(), writers=self._writer)
         self.consumer = self._clients.consumer()
-        self.lane = Lane(offset_range, self.consumer, owner)
+        self.lane = Lane(offset_range, self.consumer)
 
     def _writer(self, clients: FakeClients, partition: Partition) -> CountingWriter:
         self.writers.append(CountingWriter(clients, partition))
@@ -397,23 +395,6 @@ class TestStart:
 
         with pytest.raises(OffsetMoved, match=f"raw-0@7: the committed offset {why}"):
             harness.open()
-
-    @pytest.mark.parametrize(("owner", "starts"), [(ME, 7), (NOBODY, None), (ME._replace(started=1), None)])
-    def test_an_offset_that_kafka_has_lost_is_committed_again(self, owner: Owner, starts: int | None) -> None:
-        """It has if it shows an earlier one of this run. That of another run, or of an operator's tool, counts."""
-        harness = LaneHarness(at(3, committed=3), 3, ME)
-        harness.open()
-        harness.take(4)
-        harness.commit()
-        last = harness.kafka.committed[A]
-        metadata = replace(OffsetMetadata.parse(last.metadata), owner=owner)
-        harness.kafka.committed[A] = CommittedOffset(5, str(metadata))
-        harness.opens_after()
-
-        with nullcontext() if starts else pytest.raises(OffsetMoved, match="went back to 5"):
-            harness.open()
-
-        assert starts is None or (last, starts) == (harness.kafka.committed[A], harness.lane.ledger.position)
 
     def test_a_start_is_stored_where_no_offset_stands_for_it(self) -> None:
         """At the first start, and if the start goes back. A start that skips ahead is stored with its first records."""
