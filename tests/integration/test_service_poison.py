@@ -66,8 +66,8 @@ def test_a_poison_record(
     environment = installed(tmp_path, "deadly", "Deadly", DEADLY)
     with Winnow(config, tmp_path, environment=environment, timings=Timings(start=5, commit_overdue=5)) as service:
         began = time.monotonic()
-        done = {(source, partition): RECORDS for partition in range(4)}
-        until(lambda: committed(broker.bootstrap, sink, source) == done, "all partitions")
+        ends = {(source, partition): RECORDS for partition in range(4)}
+        until(lambda: committed(broker.bootstrap, sink, source) == ends, "all partitions")
         print(f"{deadly}: all was done {time.monotonic() - began:.0f} s after the start")
         produce(broker.bootstrap, source, [Written(line(RECORDS, 2), None, 2)])
         until(lambda: cleansed(RECORDS, 2) in {each.value for each in read(broker.bootstrap, sink)}, "the next line")
