@@ -20,6 +20,7 @@ from app.embedded.broker import Broker
 from app.kafka import settings
 from app.kafka.delivery import connect
 from app.model import Partition, transactional_id
+from tests.chaos.protocol import string
 from tests.independent import read
 from tests.support.ivy import kafka, resolved
 
@@ -123,15 +124,15 @@ class Coordinator:
 
     def commit_offset(self, name: str, group: str, identity: Identity, at: TopicPartition) -> int:
         """Send TxnOffsetCommit for one partition; return the error code."""
-        begin = _text(name) + _text(group) + struct.pack(">qhi", identity.producer, identity.epoch, 1)
+        begin = string(name) + string(group) + struct.pack(">qhi", identity.producer, identity.epoch, 1)
         one, no_epoch = 1, -1
-        offset = _text(at.topic) + struct.pack(">iiqi", one, at.partition, at.offset, no_epoch) + _text("")
+        offset = string(at.topic) + struct.pack(">iiqi", one, at.partition, at.offset, no_epoch) + string("")
         (error,) = struct.unpack(">h", self._ask(TXN_OFFSET_COMMIT, 2, begin + offset)[-2:])
         return int(error)
 
     def _init_producer_id(self, name: str) -> tuple[int, int, int]:
         timeout_ms = struct.pack(">i", 60_000)
-        error, producer, epoch = struct.unpack_from(">hqh", self._ask(INIT_PRODUCER_ID, 1, _text(name) + timeout_ms))
+        error, producer, epoch = struct.unpack_from(">hqh", self._ask(INIT_PRODUCER_ID, 1, string(name) + timeout_ms))
         return error, producer, epoch
 
     def _ask(self, api: int, version: int, body: bytes) -> bytes:
@@ -148,7 +149,3 @@ class Coordinator:
             assert some, "the broker closed the connection"
             received += some
         return received
-
-
-def _text(text: str) -> bytes:
-    return struct.pack(">h", len(text)) + text.encode()

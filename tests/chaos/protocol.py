@@ -34,8 +34,8 @@ def raise_feature(servers: str, feature: str, level: int) -> None:
 
 def set_quotas(servers: str, user: str, quotas: Mapping[str, float | None]) -> None:
     """Set a user's quotas, such as `producer_byte_rate`; None removes one."""
-    operations = [_plain(name) + struct.pack(">d?", value or 0.0, value is None) for name, value in quotas.items()]
-    entry = struct.pack(">i", 1) + _plain("user") + _plain(user)
+    operations = [string(name) + struct.pack(">d?", value or 0.0, value is None) for name, value in quotas.items()]
+    entry = struct.pack(">i", 1) + string("user") + string(user)
     entry += struct.pack(">i", len(operations)) + b"".join(operations)
     _ask(servers, QUOTAS, 0, struct.pack(">i", 1) + entry + b"\0", at=8)
 
@@ -87,5 +87,6 @@ def _list(items: Iterable[bytes]) -> bytes:
     return bytes([len(rows) + 1]) + b"".join(rows)
 
 
-def _plain(text: str) -> bytes:
+def string(text: str) -> bytes:
+    """Return a STRING of Kafka's protocol, with its length in two bytes."""
     return struct.pack(">h", len(text)) + text.encode()

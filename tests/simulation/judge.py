@@ -21,8 +21,6 @@ from tests.simulation.kafka import Cluster, Fate, Log, Stored
 
 REPLAYED = b"ok !"
 """How the line of a dead letter begins that a replay has cleansed."""
-
-
 LOOK_SECONDS = 0.5
 """Whoever looks for others does so at least as often."""
 
@@ -113,10 +111,10 @@ class Judge:
         """Those that readers got twice."""
         self._cuts: dict[Partition, int] = {}
         """The offset of each partition when its log was cut."""
-        self._used_twice: dict[Partition, int] = {}
-        """Below this offset, a record that a cut has taken may have left a line or a dead letter before."""
         self._forgotten: dict[Partition, int] = {}
         """The same, once the cut may be forgotten."""
+        self._used_twice: dict[Partition, int] = {}
+        """Below this offset, a record that a cut has taken may have left a line or a dead letter."""
         self.excused: set[Identity] = set()
         """Records that no reader need get: Kafka has deleted them, or an operator has passed them over."""
         self.may_come_again: set[Identity] = set()

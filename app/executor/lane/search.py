@@ -21,7 +21,7 @@ def refused_cure(partition: Partition, offset: int) -> str:
     """Return the cure for a record that even the dead-letter topic refuses."""
     settings = "max.message.bytes, cleanup.policy, message.timestamp.* or compression.type"
     skip = reset(partition, f"--to-offset {offset + 1}")
-    return f"fix {settings} on the dead-letter topic, or the clock of this worker; to skip the record, {skip}"
+    return f"fix {settings} on the dead-letter topic, or the worker's clock; to skip the record, {skip}"
 
 
 class Search:
