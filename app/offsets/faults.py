@@ -132,6 +132,7 @@ class OffsetStoreFaults(StoreTests):
             assert found.offset in (acknowledged[0], acknowledged[0] + 1)
             assert f"metadata of {found.offset}" == found.metadata
             again(lambda: store.save(partition, acknowledged[0] + 2, ""))
+            assert {partition: CommittedOffset(acknowledged[0] + 2)} == store.load([partition], stable=True)
 
     def test_corrupt_content_blocks_one_partition(self) -> None:
         """A corrupt offset is an error of its partition only, and a reset repairs it."""

@@ -113,10 +113,12 @@ class TestHBaseOffsets(OnHBase, OffsetStoreContract):
                 time.sleep(0.002)  # rows within one millisecond would overwrite each other
 
             found = store.history(first.topic, 2)
+            earlier = store.history(first.topic, 2, until=found[1].time)
 
         assert [{0: 3, 1: 2}, {0: 1, 1: 2}] == [past.offsets for past in found]
         assert [{0: "", 1: "id-1"}] * 2 == [past.topic_ids for past in found]
         assert before <= found[1].time < found[0].time <= time.time() * 1000
+        assert [{0: 1, 1: 2}, {0: 1}] == [past.offsets for past in earlier]
 
     def test_the_history_gets_a_row_a_minute(self) -> None:
         """However many tasks commit, the history gets at most one row a minute."""

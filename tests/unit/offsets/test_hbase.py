@@ -21,8 +21,11 @@ FASTER = b"org.apache.hadoop.hbase.TableExistsException: org.apache.hadoop.hbase
 class Tables:
     """A connection to an empty table, which nobody had created a moment ago."""
 
+    open = 0
+
     def __init__(self, error: Exception) -> None:
         self._error = error
+        Tables.open += 1
 
     def tables(self) -> list[bytes]:
         return []
@@ -39,7 +42,8 @@ class Tables:
     def scan(self, **_: object) -> list[object]:
         return []
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        Tables.open -= 1
 
 
 @pytest.fixture
@@ -61,3 +65,15 @@ def test_a_table_that_cannot_be_created(store: Any) -> None:
     """Any other refusal is an outage, with HBase's words."""
     with pytest.raises(Unreachable, match="no region server is there"):
         store(HBaseError(b"no region server is there")).load([Partition("raw", 0)], stable=True)
+
+
+def test_its_connections_are_closed(store: Any) -> None:
+    """A store that was used leaves no connection behind."""
+    used = store(AlreadyExists("table name already in use"))
+    before = Tables.open
+    used.load([Partition("raw", 0)], stable=True)
+    assert Tables.open > before
+
+    used.close()
+
+    assert before == Tables.open

@@ -326,6 +326,7 @@ def test_what_belongs_together() -> None:
     raw = [Partition("raw", number) for number in range(3)]
     sink = Destination("clean", 2, 1_000)
     first, second, third = raw
+    dead = replace(DEAD_LETTERS, partitions=2)
 
     assert [[first, third], [second]] == together(Routing(sink, DEAD_LETTERS), raw)
     assert (
@@ -333,6 +334,8 @@ def test_what_belongs_together() -> None:
         == together(Routing(sink, DEAD_LETTERS, by_key=True), raw)
         == together(Routing(sink, DEAD_LETTERS, lineage=True), raw)
     )
+    assert [0] == [each.number for each in Routing(sink, dead).letters(third)]
+    assert [0, 1] == [each.number for each in Routing(sink, dead, lineage=True).letters(third)]
     assert [[first, third, second]] == packed([[first, third], [second]], dict.fromkeys(raw, 5), 15)
     assert [[first, third], [second]] == packed([[first, third], [second]], dict.fromkeys(raw, 5), 14)
     assert [[first, third, second]] == packed([[first, third], [second]], {first: 5, second: 10}, 15)
