@@ -281,14 +281,19 @@ def client(bootstrap: str) -> AdminClient:
     return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
 
 
+_dropped: list[int] = []
+"""How many cached clients were dropped each time."""
+
+
 def connections() -> int:
-    """Return the number of cached clients."""
-    return sum(made.cache_info().currsize for made in (_consumer, _member, client))
+    """Return how many cached clients there have been."""
+    return sum(_dropped) + sum(made.cache_info().currsize for made in (_consumer, _member, client))
 
 
 def connect_again() -> None:
     """Drop all connections: a client whose only broker was killed may never respond again (librdkafka 2.16)."""
     for made in (_consumer, _member, client):
+        _dropped.append(made.cache_info().currsize)
         made.cache_clear()
 
 
@@ -302,11 +307,10 @@ class Feeder:
     def __init__(self, bootstrap: str, topic: str, partitions: int, per_second: int = 500) -> None:
         """Prepare without writing."""
         self.written: Counter[int] = Counter()
-        self.paused: set[int] = set()
-        """Partitions that get no lines for now."""
+        self._paused: set[int] = set()
         self._topic, self._partitions = topic, partitions
         self._lines = max(1, per_second // partitions // 20)
-        self._stop = threading.Event()
+        self._stop, self._feeding = threading.Event(), threading.Lock()
         self._failures: list[KafkaError] = []
         self._producer = Producer(
             {"bootstrap.servers": bootstrap, "log_level": 0, "enable.idempotence": True, "linger.ms": 20}
@@ -326,19 +330,33 @@ class Feeder:
             self.stop()
         self._stop.set()
 
+    def pause(self, partition: int) -> None:
+        """Write no more to a partition, and wait for every acknowledgement."""
+        with self._feeding:
+            self._paused.add(partition)
+            self._flush()
+
+    def resume(self) -> None:
+        """Write to all partitions again."""
+        self._paused.clear()
+
     def stop(self) -> None:
         """Stop and wait for every acknowledgement."""
         self._stop.set()
         self._thread.join()
-        assert self._producer.flush(120) == 0
+        self._flush()
+
+    def _flush(self) -> None:
+        assert self._producer.flush(PATIENCE) == 0
         assert not self._failures, self._failures[0].str()
 
     def _feed(self) -> None:
         while not self._stop.wait(0.05):
-            for partition in set(range(self._partitions)) - self.paused:
-                first = self.written[partition]
-                send(self._producer, self._topic, lines(first, first + self._lines, partition), self._failures)
-                self.written[partition] += self._lines
+            with self._feeding:
+                for partition in set(range(self._partitions)) - self._paused:
+                    first = self.written[partition]
+                    send(self._producer, self._topic, lines(first, first + self._lines, partition), self._failures)
+                    self.written[partition] += self._lines
 
 
 def sequence(written: Mapping[int, int]) -> dict[int, list[bytes]]:

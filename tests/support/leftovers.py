@@ -52,10 +52,9 @@ def _processes() -> set[psutil.Process]:
     return {each for each in psutil.Process().children(recursive=True) if not _is_of_python(each)}
 
 
-def _clients() -> int:
-    """Count the Kafka clients in this process by librdkafka's threads, without the cached ones of the tests."""
-    names = [_name(task) for task in Path("/proc/self/task").iterdir()]
-    return names.count("rdk:main") - independent.connections()
+def _clients() -> set[str]:
+    """Return the main thread of each Kafka client in this process."""
+    return {task.name for task in Path("/proc/self/task").iterdir() if _name(task) == "rdk:main"}
 
 
 def _name(task: Path) -> str:
@@ -70,7 +69,8 @@ class AlreadyRunning:
 
     def __init__(self, *, clients_count: bool = True) -> None:
         self._clients_count = clients_count
-        self._processes, self._threads, self._clients = _processes(), set(threading.enumerate()), _clients()
+        self._processes, self._threads = _processes(), set(threading.enumerate())
+        self._clients, self._connections = _clients(), independent.connections()
 
     def processes_of_test(self) -> list[psutil.Process]:
         """Return the remaining processes, without servers."""
@@ -78,10 +78,14 @@ class AlreadyRunning:
 
     def left_in_process(self) -> list[str]:
         """Return what remains in this process. A service that has ended may be garbage in reference cycles."""
-        if self._threads_of_test() or _clients() > self._clients:
+        if self._threads_of_test() or self._clients_of_test():
             gc.collect()  # only then: after each test it would take a fifth of the time
-        clients = _clients() - self._clients if self._clients_count else 0
+        clients = self._clients_of_test() if self._clients_count else 0
         return self._threads_of_test() + ["a client of Kafka"] * clients
+
+    def _clients_of_test(self) -> int:
+        """Count its clients that run, without those that `independent` caches. Earlier ones may still be ending."""
+        return max(0, len(_clients() - self._clients) - (independent.connections() - self._connections))
 
     def _threads_of_test(self) -> list[str]:
         names = [each.name for each in set(threading.enumerate()) - self._threads]
