@@ -12,7 +12,7 @@ from app.errors import OffsetMoved, Truncated
 from app.kafka import settings
 from app.kafka.admin import ANSWER_SECONDS
 from app.kafka.consumer import seek
-from app.kafka.failures import of_cluster, of_partition, timed_out
+from app.kafka.failures import is_end, of_cluster, of_partition, timed_out
 from app.model import LastRead, Partition
 
 TURN_SECONDS = 0.1
@@ -47,8 +47,8 @@ def _told(consumer: Consumer, partition: Partition) -> int | None:
     deadline = time.monotonic() + ANSWER_SECONDS
     while time.monotonic() < deadline:
         for message in consumer.consume(1, TURN_SECONDS):
-            if (error := message.error()) is None:
-                return None  # the record is still there
+            if (error := message.error()) is None or is_end(error):
+                return None  # the last record read is still there
             match of_partition(error, partition, "reading"):
                 case Truncated() as found:
                     return found.cut

@@ -26,11 +26,11 @@ def cut(broker: Broker, topic: str, offset: int) -> None:
     """
     Truncate a partition as an unclean election does: the next leader has fewer records and a later epoch.
 
-    The broker is killed meanwhile. `offset` must be the start of a batch.
+    The broker is killed meanwhile. `offset` must be the start of a batch in the last segment.
     """
     broker.kill()
     (folder,) = broker.folder.glob(f"node-1/data/{topic}-0")
-    (log,) = folder.glob("*.log")
+    log = max(folder.glob("*.log"))
     with log.open("r+b") as file:
         file.truncate(_position_of(offset, log.read_bytes()))
     for file_of_the_old_end in (*folder.glob("*.*index"), *folder.glob("*.snapshot")):
@@ -94,6 +94,26 @@ def test_a_service_that_starts_goes_on_where_the_log_was_cut(mortal: Broker, tmp
     (moved,) = service.logged("offsets_reread")
     assert (90, 100) == (moved["start"], moved["end"])
     assert [cleansed(n) for n in (*range(100), *range(500, 505))] == values(read(mortal.bootstrap, pipeline.sink))
+
+
+def test_a_log_may_lose_only_what_no_reader_sees(mortal: Broker, tmp_path: Path) -> None:
+    """Behind the last line read were aborted and control records. Nothing follows it now, and the service works."""
+    pipeline = make_pipeline(mortal, "unseen")
+    write(mortal, pipeline.source, 0, 90)
+    abort(mortal, pipeline.source)
+    pipeline.run()
+    pipeline.settle()
+    cut(mortal, pipeline.source, 90)
+    config = settings(
+        mortal.bootstrap, group="unseen", sources=[pipeline.source], sink=pipeline.sink, dead=pipeline.dead
+    )
+
+    with Winnow(config | {"out.of.range": "nearest"}, tmp_path, "--until-end") as service:
+        assert 0 == service.code()
+
+    (moved,) = service.logged("offsets_reread")
+    assert (90, 92) == (moved["start"], moved["end"])
+    assert [cleansed(n) for n in range(90)] == values(read(mortal.bootstrap, pipeline.sink))
 
 
 def test_a_new_leader_without_a_loss_changes_nothing(mortal: Broker) -> None:
