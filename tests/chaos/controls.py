@@ -36,7 +36,7 @@ CONTROL_PLANS: Mapping[str, Control] = {
         Control("driver-commits", "duplicated", ("worker killed", "worker killed")),
         Control("dead-letters-outside", "torn transaction", ("killed before-commit",) * 2, bad=0.9),
         Control("at-least-once", "duplicated", ("killed after-send", "worker killed") * 3),
-        Control("kept-producer", "torn transaction", ("EndTxn held",)),
+        Control("kept-producer", "torn transaction", ("EndTxn held",) * 3),
         Control("leaderless-stops-all", "stuck", ("source partitions leaderless",)),
         Control("hanging-calls-awaited", "held up", ("sink partition leaderless",)),
         Control("swallowed-refusals", "silent", ("wrong password",)),
