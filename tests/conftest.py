@@ -9,18 +9,22 @@ import random
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 import hypothesis
 import pytest
 import structlog
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
 from xdist.remote import Producer
 
 from app.embedded.broker import Broker, Cluster
 from tests.support.java import quick_java
 from tests.support.stages import Stages
 from tests.support.streams import Streams
+from tests.support.waiting import without
 
 # No deadline for an example: durations mean nothing on a busy machine.
 hypothesis.settings.register_profile("winnow", deadline=None)
@@ -90,8 +94,14 @@ def broker() -> Iterator[Cluster]:
     """Return the session's Kafka: the one in TEST_KAFKA_BROKER, or an embedded one."""
     bootstrap = os.environ.get("TEST_KAFKA_BROKER")
     with nullcontext(Cluster(bootstrap)) if bootstrap else Broker(java=QUICK_JAVA) as cluster:
-        cluster.admin()  # made within a test, this client would count as left by it
+        admin = cluster.admin()  # made within a test, this client would count as left by it
+        without(KafkaException, partial(_ask_coordinator, admin), "the coordinators of groups")
         yield cluster
+
+
+def _ask_coordinator(admin: AdminClient) -> None:
+    """Ask about a group: Kafka makes its topic of offsets only then. Beside load that takes longer than a command waits."""
+    admin.describe_consumer_groups(["nobody"])["nobody"].result()
 
 
 @pytest.fixture

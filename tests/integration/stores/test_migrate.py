@@ -138,6 +138,6 @@ def test_an_offset_that_cannot_be_read_is_not_moved(migration: Migration, redis:
 
     found = migration.run()
 
-    assert 1 == found.exit_code
+    assert 1 == found.exit_code, found.stderr
     assert "not an offset" in found.stderr
     assert {} == migration.in_kafka()
