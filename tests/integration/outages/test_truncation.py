@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from pathlib import Path
+from typing import Any
 
 from confluent_kafka import Producer
 
@@ -55,6 +56,20 @@ def make_pipeline(broker: Broker, name: str, guarantee: Guarantee = Guarantee.EX
     return Pipeline(broker.bootstrap, {source: 1}, sink, dead, name, guarantee)
 
 
+def config_of(pipeline: Pipeline) -> dict[str, Any]:
+    """Return the configuration of a service on a pipeline's topics."""
+    source, sink, dead = pipeline.source, pipeline.sink, pipeline.dead
+    return settings(pipeline.bootstrap, group=pipeline.group, sources=[source], sink=sink, dead=dead)
+
+
+def read_again(pipeline: Pipeline, folder: Path) -> tuple[int, int]:
+    """Run a service that goes on at the nearest offset, up to the end. Return the offsets that it logs to read again."""
+    with Winnow(config_of(pipeline) | {"out.of.range": "nearest"}, folder, "--until-end") as service:
+        assert 0 == service.code()
+    (moved,) = service.logged("offsets_reread")
+    return moved["start"], moved["end"]
+
+
 @BOTH_BACKENDS
 def test_a_task_finds_that_its_log_was_cut(mortal: Broker, backend: Backend) -> None:
     """A task reports that other records replaced those already read, with either backend, and does not skip them."""
@@ -84,15 +99,8 @@ def test_a_service_that_starts_goes_on_where_the_log_was_cut(mortal: Broker, tmp
     pipeline.settle()
     cut(mortal, pipeline.source, 90)
     write(mortal, pipeline.source, 500, 505)
-    config = settings(
-        mortal.bootstrap, group="grown", sources=[pipeline.source], sink=pipeline.sink, dead=pipeline.dead
-    )
 
-    with Winnow(config | {"out.of.range": "nearest"}, tmp_path, "--until-end") as service:
-        assert 0 == service.code()
-
-    (moved,) = service.logged("offsets_reread")
-    assert (90, 100) == (moved["start"], moved["end"])
+    assert (90, 100) == read_again(pipeline, tmp_path)
     assert [cleansed(n) for n in (*range(100), *range(500, 505))] == values(read(mortal.bootstrap, pipeline.sink))
 
 
@@ -104,15 +112,8 @@ def test_a_log_may_lose_only_what_no_reader_sees(mortal: Broker, tmp_path: Path)
     pipeline.run()
     pipeline.settle()
     cut(mortal, pipeline.source, 90)
-    config = settings(
-        mortal.bootstrap, group="unseen", sources=[pipeline.source], sink=pipeline.sink, dead=pipeline.dead
-    )
 
-    with Winnow(config | {"out.of.range": "nearest"}, tmp_path, "--until-end") as service:
-        assert 0 == service.code()
-
-    (moved,) = service.logged("offsets_reread")
-    assert (90, 92) == (moved["start"], moved["end"])
+    assert (90, 92) == read_again(pipeline, tmp_path)
     assert [cleansed(n) for n in range(90)] == values(read(mortal.bootstrap, pipeline.sink))
 
 
@@ -153,9 +154,7 @@ def test_the_service_waits_for_a_person(mortal: Broker, tmp_path: Path) -> None:
     With a policy the service continues by itself and names what it reads again.
     """
     pipeline = make_pipeline(mortal, "service")
-    config = settings(
-        mortal.bootstrap, group="service", sources=[pipeline.source], sink=pipeline.sink, dead=pipeline.dead
-    )
+    config = config_of(pipeline)
     write(mortal, pipeline.source, 0, 90)
     with Winnow(config, tmp_path) as service:
         until(lambda: committed(mortal.bootstrap, "service", pipeline.source) == {(pipeline.source, 0): 90})
@@ -175,10 +174,7 @@ def test_the_service_waits_for_a_person(mortal: Broker, tmp_path: Path) -> None:
         assert "set out.of.range to nearest" in error
     assert [cleansed(n) for n in range(100)] == values(read(mortal.bootstrap, pipeline.sink))
 
-    with Winnow(config | {"out.of.range": "nearest"}, tmp_path, "--until-end") as nearest:
-        assert 0 == nearest.code()
-    (moved,) = nearest.logged("offsets_reread")
-    assert (90, 100) == (moved["start"], moved["end"])
+    assert (90, 100) == read_again(pipeline, tmp_path)
     with Winnow(config, tmp_path, "--until-end") as mended:
         assert 0 == mended.code()
     assert [cleansed(n) for n in (*range(100), *range(500, 550))] == values(read(mortal.bootstrap, pipeline.sink))
