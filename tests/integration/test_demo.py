@@ -32,7 +32,7 @@ def test_the_page_stays_up(tmp_path: Path) -> None:
             start_new_session=True,
         )
     try:
-        until(lambda: "until Ctrl-C" in printed.read_text() or demo.poll() is not None, "it is done")
+        until(lambda: " check --connect " in printed.read_text() or demo.poll() is not None, "its last line is printed")
         assert demo.poll() is None
         first, *others = re.findall(r"http://[\d.:]+/", printed.read_text())
         assert [first] == others
