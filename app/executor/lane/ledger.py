@@ -9,7 +9,7 @@ from app.executor.lane.progress import Progress
 from app.executor.lane.reading import Reading
 from app.executor.lane.search import Search
 from app.executor.lane.trouble import Trouble
-from app.model import NOBODY, LastRead, OffsetRange, Owner, Partition
+from app.model import NOBODY, CommittedOffset, LastRead, OffsetRange, Owner, Partition
 from app.offsets.metadata import OffsetMetadata
 
 FIRST_BACKOFF, LAST_BACKOFF = 0.25, 2.0  # short, because after an outage readers wait for it too
@@ -30,6 +30,8 @@ class Ledger:
         self.start: int | None = None
         """Where the lane began; None if it has not."""
         self.committed = offset_range.committed
+        self.found: CommittedOffset | None = None
+        """The committed offset that it began with, perhaps that of a later run, which has ended."""
         self.committed_at = 0.0
         self.stored = False
         """Whether this task has committed an offset."""

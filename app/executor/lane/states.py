@@ -94,6 +94,7 @@ class Opened:
         refuse_if_taken(ledger, committed)
         if committed is not None or ledger.stored or not ledger.range.never_read:
             _refuse_moved_offset(ledger.partition, ledger.committed, committed)
+        ledger.found = committed
         ledger.position = _first_position(ledger.range, committed, stored=ledger.stored)
         ledger.progress = ledger.progress.resolved(ledger.position)
         self.writer.settle(committed)
@@ -327,11 +328,12 @@ class Ended(WithoutWriter):
         Return the lane's committed offset; None if the lane never began or the offset has moved.
 
         Raises:
-            Fenced: a later run has committed it.
+            Fenced: a later run has committed it since.
         """
         receipt, partition = self.receipt(), self.ledger.partition
         found = offsets.load([partition], stable=True).get(partition)
-        yield_to_later(partition, found, self.ledger.owner)
+        if found != self.ledger.found:
+            yield_to_later(partition, found, self.ledger.owner)
         return found if found is not None and found.offset == receipt.end and receipt.metadata else None
 
 

@@ -850,6 +850,18 @@ class TestTruncation:
         assert replace(OffsetMetadata.parse(before.metadata), report=None) == replace(told, blocked="", cut=None)
         assert (12, expected()) == (kafka.committed[A].offset, kafka.sink[A])
 
+    def test_a_cut_is_told_beside_the_offset_of_a_later_run_that_has_ended(self, guarantee: Guarantee) -> None:
+        """Such as that of a backfill. Otherwise nobody would learn of the cut, and `out.of.range` would never act."""
+        kafka = self.kafka(guarantee)
+        later = replace(OffsetMetadata.parse(kafka.committed[A].metadata), owner=Owner(1, "ended", "clean", 0))
+        kafka.committed[A] = CommittedOffset(12, str(later))
+        kafka.cut(A, 7, [SourceRecord(line(n)) for n in range(70, 90)])
+
+        run(kafka, guarantee)
+
+        told = kafka.committed[A]
+        assert (12, 7) == (told.offset, OffsetMetadata.parse(told.metadata).cut)
+
     def test_a_new_leader_that_has_everything_blocks_nothing(self, guarantee: Guarantee) -> None:
         """Only the last record counts: the control record behind it may be lost, and its offset reused."""
         kafka = self.kafka(guarantee)
