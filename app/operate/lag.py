@@ -10,7 +10,7 @@ from app.config import Config
 from app.driver.clients import Clients
 from app.driver.destinations import Destinations
 from app.driver.newcomers import Newcomers
-from app.driver.starting_offsets import PartitionOffsets, StartPolicy
+from app.driver.starting_offsets import PartitionOffsets, StartPolicy, cut_of, is_of_another
 from app.errors import PartitionError, TopicMissing, Undeliverable, WinnowError
 from app.model import NOBODY, CommittedOffset, Partition, Watermarks, partitions_of
 from app.offsets.contract import is_local
@@ -75,6 +75,14 @@ class PartitionLag:
         if self.offset > self.watermarks.high_watermark:
             return f"the partition ends at {self.watermarks.high_watermark}, below the committed offset"
         return ""
+
+    @property
+    def is_of_another_log(self) -> bool:
+        """Whether the offset says nothing about this log: it was truncated, or its topic was deleted and recreated."""
+        if self.watermarks is None or self.committed is None:
+            return False
+        at = PartitionOffsets(self.partition, self.topic_id, self.watermarks, self.committed)
+        return cut_of(at, None) is not None or is_of_another(self.committed, self.topic_id)
 
     @property
     def metadata(self) -> OffsetMetadata:

@@ -27,6 +27,7 @@ class Why(StrEnum):
 
     NO_LEADER = "no leader"
     NO_OFFSET = "no offset"
+    OTHER_LOG = "another log"
     NOT_DONE = "not done"
     BEFORE_GROUP = "before the group"
     EXPIRED = "expired"
@@ -38,6 +39,7 @@ class Why(StrEnum):
 CURES = {
     Why.NO_LEADER: "audit again when its broker is back",
     Why.NO_OFFSET: "make sure that group.id is the service's",
+    Why.OTHER_LOG: "see `winnow lag`, and audit again when the service reads the partition",
     Why.NOT_DONE: "audit again when `winnow lag` shows that the service has caught up",
     Why.OPEN: "see `winnow transactions ls`",
 }
@@ -120,6 +122,9 @@ def ranges(
         if at.watermarks is None or unanswered:
             left_out.append(LeftOut(Why.NO_LEADER, at.partition, None))
             continue
+        if at.is_of_another_log:
+            left_out.append(LeftOut(Why.OTHER_LOG, at.partition, None))
+            continue
         wanted = span_between(at.watermarks, asked.begins.get(at.partition), asked.ends.get(at.partition))
         if at.offset is None:
             if wanted.begin < wanted.end or nowhere:
@@ -169,6 +174,9 @@ def newest(
     for at in found:
         if at.watermarks is None or at.partition not in begins:
             left_out.append(LeftOut(Why.NO_LEADER, at.partition, None))
+            continue
+        if at.is_of_another_log:
+            left_out.append(LeftOut(Why.OTHER_LOG, at.partition, None))
             continue
         first, log_start = begins[at.partition], at.watermarks.log_start
         if at.offset is None or first is None:

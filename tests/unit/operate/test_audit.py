@@ -354,7 +354,7 @@ def done(offset: int, since: int = 0, marks: Watermarks = Watermarks(0, 9_000, 9
         (done(9_000, since=8_950), 0, (8_950, 9_000), (6_950, 9_999)),
         (done(9_000, marks=Watermarks(8_970, 9_000, 9_000)), 0, (8_970, 9_000), (8_970, 9_999)),
         (done(5_000), 0, (4_900, 5_000), (2_900, 7_000)),
-        (done(9_999), 0, (8_900, 9_000), (6_900, 9_999)),
+        (done(9_999, marks=Watermarks(0, 9_000, 9_999)), 0, (8_900, 9_000), (6_900, 9_999)),
     ],
 )
 def test_the_newest_records(at: PartitionLag, first: int, judged: tuple[int, int], known: tuple[int, int]) -> None:
@@ -373,6 +373,8 @@ def test_where_there_are_no_newest_records() -> None:
     assert ({}, []) == newest([done(5)], {}, {RAW: 5}, 100)
     assert ({}, [LeftOut(Why.NO_LEADER, RAW, None)]) == newest([no_leader], {}, {RAW: 0}, 100)
     assert ({}, [LeftOut(Why.NO_LEADER, RAW, None)]) == newest([done(5)], {}, {}, 100)
+    truncated = done(9_001)
+    assert ({}, [LeftOut(Why.OTHER_LOG, RAW, None)]) == newest([truncated], {}, {RAW: 0}, 100)
 
 
 def test_a_sample() -> None:
@@ -439,6 +441,15 @@ class TestRanges:
         assert ((Span(3_000, 7_500), Span(3_000, 7_500)), [(Why.EXPIRED, 3_000)]) == self.judged(
             self.at(7_500, log_start=3_000), 3_000, first=3_000
         )
+
+    def test_an_offset_of_another_log_shows_nothing_done(self) -> None:
+        """The log was truncated below it, and may have grown since; or its topic was deleted and created again."""
+        cut = str(OffsetMetadata("id", 0, Counts(1), cut=5_000))
+        recreated = replace(self.at(7_500, since=0), topic_id="another")
+
+        for at in (self.at(9_001), replace(self.at(7_500), committed=CommittedOffset(7_500, cut)), recreated):
+            assert (None, [(Why.OTHER_LOG, None)]) == self.judged(at, 3_000)
+        assert [] == self.judged(self.at(9_000, since=0), 3_000)[1]
 
     def test_what_an_open_transaction_of_the_source_hides(self) -> None:
         """Its records may lie before `--to`, and the service has not done them. After a later readable one they cannot."""
