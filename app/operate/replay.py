@@ -74,10 +74,14 @@ class Part:
 
     @property
     def start(self) -> int:
-        """Where to resume; a position in a deleted topic of that name does not count."""
+        """
+        Where to resume, or at the first record that is left behind that.
+
+        A position in a deleted topic of that name does not count.
+        """
         if self.committed is None or is_of_another(self.committed, self.topic_id):
             return self.begin
-        return self.committed.offset
+        return max(self.committed.offset, self.log_start)
 
     @property
     def range(self) -> OffsetRange:
@@ -162,7 +166,8 @@ class Replay:
             self._clients.placeholders.make_room([each.partition for each in self._left])
         ranges = tuple(each.range for each in self._left)
         # A record that the service's tasks have survived must not end the command either.
-        assignment = Assignment(self.tasks, ranges, AS_LONG_AS_IT_TAKES, deadline=0, isolate=True)
+        deadline = REAL.wall_clock() + AS_LONG_AS_IT_TAKES
+        assignment = Assignment(self.tasks, ranges, AS_LONG_AS_IT_TAKES, deadline, isolate=True)
         working, done = REAL.background(lambda: work(assignment)), 0
         while not wait([working], LOOK_SECONDS).done:
             now = max(done, self._done())

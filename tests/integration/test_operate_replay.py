@@ -80,6 +80,24 @@ def test_what_cannot_be_read_is_told(broker: Cluster, topics: Topics, tmp_path: 
     assert [cleansed(n) for n in range(4, 11)] == values(read(broker.bootstrap, into))
 
 
+def test_old_records_for_topics_that_take_none(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
+    """They are dead letters before Kafka refuses them one by one, and a reject keeps its reason, as in the service."""
+    source, sink, dead = topics("raw"), topics("clean"), topics("dead")
+    limit = {"message.timestamp.before.max.ms": "86400000"}
+    into = topics("into", 1, limit)
+    rejects = broker.create_topic(f"{into}.dlq", 1, limit)
+    file = file_of(settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead), tmp_path)
+    produce(broker.bootstrap, source, [Written(line(0), None, 0, BEGAN), Written(b"", None, 0, BEGAN + 1)])
+
+    done = CliRunner().invoke(
+        main, ["replay", "-c", str(file), "--from", str(BEGAN), "--to", str(BEGAN + 9), "--into", into]
+    )
+
+    assert 0 == done.exit_code, done.output
+    assert [] == read(broker.bootstrap, into)
+    assert ["refused", "empty"] == [each.error_headers["exception.class.name"] for each in read(broker.bootstrap, rejects)]
+
+
 def test_a_replay_that_is_killed(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
     """The same command resumes a killed replay; nothing is lost or duplicated."""
     source, sink, dead, into = topics("raw", 2), topics("clean"), topics("dead"), topics("into", 2)

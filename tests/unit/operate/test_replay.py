@@ -67,6 +67,16 @@ def test_it_goes_on() -> None:
     assert "g.replay.other.5-9" == group_of("g", "other", 5, 9)
 
 
+@pytest.mark.parametrize(("end", "left"), [(20, 8), (10, 0)])
+def test_a_position_that_retention_has_passed(end: int, left: int) -> None:
+    """It resumes at the first record that is left, and says that earlier ones may be missing."""
+    behind = PartitionLag(A, None, Watermarks(12, 50, 50), topic_id="id")
+    (part,) = parts([behind], {A: CommittedOffset(7)}, {A: 12}, {A: max(12, end)}, {A: 12})
+
+    assert (7, 12, left) == (part.range.committed, part.start, part.end - part.start)
+    assert part.expired
+
+
 def test_a_position_in_a_deleted_topic() -> None:
     """
     Kafka deletes offsets with their topic, but not those of its placeholder on another cluster.
