@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from app.model import NO_EPOCH, CommittedOffset, Partition
 from app.offsets.contract import OffsetStore
@@ -84,16 +84,13 @@ class LaneWriter(Protocol):
         """Abort the open transaction and drop the client."""
 
 
-C = TypeVar("C", bound=SourceConsumer)
-
-
-class ClientFactory(Protocol[C]):
+class ClientFactory(Protocol):
     """Makes the clients of one task, in the process that runs it."""
 
-    def consumer(self) -> C:
+    def consumer(self) -> SourceConsumer:
         """Return the task's consumer."""
 
-    def offsets(self, consumer: C) -> OffsetStore:
+    def offsets(self) -> OffsetStore:
         """Return the store of the task's offsets."""
 
     def writer(self, partition: Partition, offsets: OffsetStore) -> LaneWriter:

@@ -19,7 +19,7 @@ from app.errors import NotUsable, PartitionError, Transient, Unreachable
 from app.executor.breaker import CircuitBreaker
 from app.executor.calls import Calls
 from app.executor.cleanse import Cleansed, CleansedChunk, Cleanser
-from app.executor.clients import C, ClientFactory
+from app.executor.clients import ClientFactory
 from app.executor.commits import Commits
 from app.executor.fences import Fences
 from app.executor.isolation import is_isolated, parsing
@@ -51,7 +51,7 @@ FREE_SECONDS = 0.5
 
 
 def run(
-    assignment: Assignment, clients: ClientFactory[C], parser: Parser, seconds: float, runtime: Runtime = REAL
+    assignment: Assignment, clients: ClientFactory, parser: Parser, seconds: float, runtime: Runtime = REAL
 ) -> list[Receipt]:
     """Cleanse the assigned partitions for this many seconds; return a receipt of what is committed for each."""
     ids = {each.partition.topic: each.topic_id for each in assignment.ranges}
@@ -105,13 +105,13 @@ def _no_garbage_collection() -> Iterator[None]:
 class Task:
     """Opens the lanes of one task, passes them their records, and closes them."""
 
-    def __init__(self, assignment: Assignment, clients: ClientFactory[C], runtime: Runtime, watchdog: Watchdog) -> None:
+    def __init__(self, assignment: Assignment, clients: ClientFactory, runtime: Runtime, watchdog: Watchdog) -> None:
         config = assignment.config
         self.consumer = clients.consumer()
         self.stopwatch = Stopwatch(assignment.attempt, runtime.monotonic)
         self._clock = runtime.monotonic
         self._watchdog = watchdog
-        self._offsets = offsets = clients.offsets(self.consumer)
+        self._offsets = offsets = clients.offsets()
         self._lanes = {each.partition: Lane(each, self.consumer, config.owner) for each in assignment.ranges}
         self._breaker = CircuitBreaker(config.breaker, self._clock)
         self._threads = runtime.threads(2 * len(self._lanes) + 1, "winnow-lane")

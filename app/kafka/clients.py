@@ -67,11 +67,9 @@ class TaskClients:
     def consumer(self) -> TaskConsumer:
         return self._backend.consumer(self._config)
 
-    def offsets(self, consumer: TaskConsumer) -> OffsetStore:
-        """Return the store of the task's offsets. A store in Kafka shares the consumer if there is only one cluster."""
+    def offsets(self) -> OffsetStore:
         config = self._config
-        shared = None if config.sink_kafka else consumer.client
-        context = StoreContext(config.group, config.output_kafka, shared, self._planned, config.placeholder)
+        context = StoreContext(config.group, config.output_kafka, self._planned, config.placeholder)
         return registry.open_store(config.offset_store, context)
 
     def writer(self, partition: Partition, offsets: OffsetStore) -> TransactionalWriter | AcknowledgedWriter:

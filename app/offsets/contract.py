@@ -17,17 +17,14 @@ class StoreContext:
     Args:
         group: the consumer group whose offsets it keeps.
         kafka: the properties of the sink's cluster, whose transactions an offset can join.
-        consumer: a consumer of that cluster for the store to share; None in the driver, and if the source is on another
-            cluster.
         placeholder: the name, containing `{topic}`, of the topic that represents a source topic on the sink's cluster;
             empty if both are on one cluster.
-        planned: for a task, the offsets that the driver planned with; empty in the driver.
+        planned: for a task, the offsets that the driver planned with; None in the driver.
     """
 
     group: str
     kafka: Mapping[str, str]
-    consumer: Any = None
-    planned: Mapping[Partition, CommittedOffset] = field(default_factory=dict)
+    planned: Mapping[Partition, CommittedOffset] | None = None
     placeholder: str = ""
 
     def topic(self, source: str) -> str:

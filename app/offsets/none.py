@@ -22,7 +22,7 @@ class NoOffsets:
     is_local = True
 
     def __init__(self, context: StoreContext) -> None:
-        self._offsets = dict(context.planned)
+        self._offsets = dict(context.planned or {})
         self._lock = threading.Lock()
 
     def load(self, partitions: Iterable[Partition], *, stable: bool) -> Mapping[Partition, CommittedOffset]:  # noqa: ARG002  # outside Kafka's transactions, every offset is stable

@@ -53,9 +53,9 @@ class TimedClients:
         """Return the consumer of the task."""
         return _TimedConsumer(self._clients.consumer(), self._began, self._times)
 
-    def offsets(self, consumer: _TimedConsumer) -> OffsetStore:
+    def offsets(self) -> OffsetStore:
         """Return the offset store of the task."""
-        return self._clients.offsets(consumer.timed)
+        return self._clients.offsets()
 
     def writer(self, partition: Partition, offsets: OffsetStore) -> _TimedWriter:
         """Return the writer of one source partition."""

@@ -96,7 +96,7 @@ def commit(bootstrap: str, partitions: list[Partition], parent: Connection) -> l
     task_config = TaskConfig(GROUP, Guarantee.EXACTLY_ONCE, sink, dead, "raw", Plugin("idc-access-log"), kafka)
     made: list[TimedProducer] = []
     clients = TaskClients(task_config, producer=partial(TimedProducer, made))
-    offsets = clients.offsets(clients.consumer())
+    offsets = clients.offsets()
     writers = [clients.writer(partition, offsets) for partition in partitions]
     for writer in writers:
         writer.open()

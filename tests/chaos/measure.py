@@ -46,7 +46,7 @@ def measure(broker: Broker, name: str, producers: int) -> tuple[Sequence[float],
     task_config = TaskConfig(name, Guarantee.EXACTLY_ONCE, sink, dead, "raw", Plugin("idc-access-log"), kafka)
     clients = TaskClients(task_config)
     consumer = clients.consumer()
-    offsets = clients.offsets(consumer)
+    offsets = clients.offsets()
     partitions = [Partition(f"{name}.raw", number) for number in range(producers)]
     writers = [clients.writer(partition, offsets) for partition in partitions]
     committed: list[float] = []

@@ -195,8 +195,8 @@ class HonestClients:
     def consumer(self) -> FailpointConsumer:
         return FailpointConsumer(TaskClients(self._task_config).consumer(), self._points)
 
-    def offsets(self, consumer: FailpointConsumer) -> OffsetStore:
-        return TaskClients(self._task_config).offsets(cast("TaskConsumer", consumer))
+    def offsets(self) -> OffsetStore:
+        return TaskClients(self._task_config).offsets()
 
     def writer(self, partition: Partition, offsets: OffsetStore) -> LabelledWriter:
         return LabelledWriter(self.inner_writer(partition, offsets), self._points, self._owner)
@@ -233,8 +233,8 @@ class RandomIds(HonestClients):
 class OffsetFirst(HonestClients):
     """Wrong: the committed offset is read before the earlier owner is fenced."""
 
-    def offsets(self, consumer: FailpointConsumer) -> OffsetStore:
-        return StaleOffsets(super().offsets(consumer))
+    def offsets(self) -> OffsetStore:
+        return StaleOffsets(super().offsets())
 
     def inner_writer(self, partition: Partition, offsets: OffsetStore) -> LaneWriter:
         cast("StaleOffsets", offsets).read_ahead(partition)

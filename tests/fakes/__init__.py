@@ -188,7 +188,7 @@ class FakeClients:
         self.made.append(self._consumers(self))
         return self.made[-1]
 
-    def offsets(self, consumer: object) -> FakeOffsets:
+    def offsets(self) -> FakeOffsets:
         return FakeOffsets(self.kafka)
 
     def writer(self, partition: Partition, offsets: object) -> FakeWriter:

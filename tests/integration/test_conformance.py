@@ -398,7 +398,7 @@ def test_a_queue_that_stays_full(
     )
     clients = TaskClients(task_config, backend)
     consumer = clients.consumer()
-    writer = clients.writer(Partition(pipeline.source, 0), clients.offsets(consumer))
+    writer = clients.writer(Partition(pipeline.source, 0), clients.offsets())
 
     writer.send(make_lines(*[b"x"] * 100))
     assert writer.full

@@ -72,7 +72,7 @@ def test_only_a_task_that_takes_over_interrupts(broker: Cluster, topics: Topics,
     pipeline = make_pipeline(broker.bootstrap, topics)
     clients = TaskClients(pipeline.task_config, producer=making, in_use=in_use)
     consumer = clients.consumer()
-    writer = clients.writer(Partition(pipeline.source, 0), clients.offsets(consumer))
+    writer = clients.writer(Partition(pipeline.source, 0), clients.offsets())
 
     writer.open()
 

@@ -95,7 +95,9 @@ def test_old_records_for_topics_that_take_none(broker: Cluster, topics: Topics, 
 
     assert 0 == done.exit_code, done.output
     assert [] == read(broker.bootstrap, into)
-    assert ["refused", "empty"] == [each.error_headers["exception.class.name"] for each in read(broker.bootstrap, rejects)]
+    assert ["refused", "empty"] == [
+        each.error_headers["exception.class.name"] for each in read(broker.bootstrap, rejects)
+    ]
 
 
 def test_a_replay_that_is_killed(broker: Cluster, topics: Topics, tmp_path: Path) -> None:

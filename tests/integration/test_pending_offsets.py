@@ -63,7 +63,7 @@ class Owner:
     def __init__(self, config: TaskConfig, partition: Partition) -> None:
         clients = TaskClients(config)
         self.partition = partition
-        self.offsets = clients.offsets(clients.consumer())
+        self.offsets = clients.offsets()
         writer = clients.writer(partition, self.offsets)
         assert isinstance(writer, TransactionalWriter)
         self.writer, self.client = writer, writer._client

@@ -23,7 +23,7 @@ def writing(pipeline: Pipeline, backend: Backend) -> Iterator[TransactionalWrite
     """Open a writer for the first partition."""
     clients = TaskClients(pipeline.task_config, backend)
     consumer = clients.consumer()
-    writer = clients.writer(Partition(pipeline.source, 0), clients.offsets(consumer))
+    writer = clients.writer(Partition(pipeline.source, 0), clients.offsets())
     try:
         yield writer
     finally:

@@ -46,7 +46,7 @@ MISSED_SECONDS = 1.0
 """How long before a commit, and afterwards, a service must have looked to notice it."""
 
 
-def honest(assignment: Assignment) -> ClientFactory[Any]:
+def honest(assignment: Assignment) -> ClientFactory:
     """Return the product's own clients."""
     make: Any = FakeProducer  # it is no subclass of what it stands for
     return TaskClients(assignment.config, PLAIN, make, assignment.ranges, in_use=assignment.takes_over)

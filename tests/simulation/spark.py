@@ -34,7 +34,7 @@ class SimRounds:
         self,
         scheduler: Scheduler,
         driver: Process,
-        make_clients: Callable[[Assignment], ClientFactory],  # type: ignore[type-arg]
+        make_clients: Callable[[Assignment], ClientFactory],
         runtime: Runtime,
         *,
         parser: Parser,

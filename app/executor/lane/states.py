@@ -20,7 +20,7 @@ from typing import Self
 
 from app.errors import CorruptOffset, OffsetMoved, TooManyDeadLetters, WinnowError
 from app.executor.cleanse import Cleansed
-from app.executor.clients import C, ClientFactory, LaneWriter
+from app.executor.clients import ClientFactory, LaneWriter
 from app.executor.lane.ledger import FIRST_BACKOFF, Ledger
 from app.model import NOBODY, CommittedOffset, OffsetRange, Outcome, Partition, Receipt
 from app.offsets.claim import yield_to_later
@@ -54,7 +54,7 @@ class Closed(WithoutWriter):
     def reopens(self, now: float) -> bool:
         return self.retry_at is not None and self.retry_at <= now
 
-    def open(self, clients: ClientFactory[C], offsets: OffsetStore) -> Opened:
+    def open(self, clients: ClientFactory, offsets: OffsetStore) -> Opened:
         """Fence every earlier owner. Read the committed offset for `begin` only after this."""
         self.discard()
         self.writer = writer = clients.writer(self.ledger.partition, offsets)
@@ -296,7 +296,7 @@ class Ended(WithoutWriter):
         """Return the same end for a lane's successor, without the writer that hangs."""
         return Ended(ledger, self.outcome, self._error, self._cure, tripped=self._tripped)
 
-    def tell(self, clients: ClientFactory[C], offsets: OffsetStore) -> Self:
+    def tell(self, clients: ClientFactory, offsets: OffsetStore) -> Self:
         """
         Commit the offset again with the reason, so that `winnow lag` can show it. The next commit removes the reason.
 

@@ -44,7 +44,7 @@ def test_a_fence_while_a_log_line_is_served(mortal: Broker) -> None:
 
     clients = TaskClients(task_config, producer=making)
     consumer = clients.consumer()
-    writer = clients.writer(Partition(raw, 0), clients.offsets(consumer))
+    writer = clients.writer(Partition(raw, 0), clients.offsets())
     array = pa.array([cleansed(0)], pa.binary())
     lines = Lines(array, np.zeros(1, np.int32), array, np.zeros(1, np.int64))
     writer.open()

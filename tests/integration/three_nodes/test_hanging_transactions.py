@@ -58,7 +58,7 @@ class Lost:
         )
         self.clients = TaskClients(config, backend)
         self.consumer = self.clients.consumer()
-        self.offsets: OffsetStore = self.clients.offsets(self.consumer)
+        self.offsets: OffsetStore = self.clients.offsets()
 
     def writer(self) -> TransactionalWriter:
         """Return a writer that has fenced the others and ended their transactions."""

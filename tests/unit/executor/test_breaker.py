@@ -153,7 +153,7 @@ class TestTask:
                 return {each: CommittedOffset(at.offset, other) for each, at in found.items()}
 
         class TheirClients(FakeClients):
-            def offsets(self, consumer: object) -> FakeOffsets:
+            def offsets(self) -> FakeOffsets:
                 return TakenOver(self.kafka)
 
         assert Outcome.BLOCKED is cleanse(kafka, HALF, clients=TheirClients)[A].outcome

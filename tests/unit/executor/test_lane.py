@@ -66,7 +66,7 @@ class LaneHarness:
     def open(self) -> Lane:
         """Open and begin the lane, as its task does, if it waits for that."""
         if isinstance(closed := self.lane.state, Closed):
-            opened = closed.open(self._clients, self._clients.offsets(None))
+            opened = closed.open(self._clients, self._clients.offsets())
             self.lane.state = opened.begin(self.kafka.committed.get(A), self.now)
         self.read()
         return self.lane

@@ -910,7 +910,7 @@ class TestTruncation:
     def open(self, lane: Lane, clients: FakeClients) -> Ready:
         """Open and begin a lane."""
         assert isinstance(lane.state, Closed)
-        opened = lane.state.open(clients, clients.offsets(None))
+        opened = lane.state.open(clients, clients.offsets())
         lane.state = opened.begin(clients.kafka.committed[A], 0.0)
         assert lane.ready is not None
         return lane.ready

@@ -102,7 +102,7 @@ class ObservedTask:
         self.change(self.writers[-1], partition)
         return self.writers[-1]
 
-    def _offsets(self, consumer: object) -> Offsets:
+    def _offsets(self) -> Offsets:
         self.stores.append(Offsets(self.kafka, self.failures))
         return self.stores[-1]
 

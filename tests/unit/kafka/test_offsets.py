@@ -1,0 +1,118 @@
+"""The readers of the group's offsets: one for all as long as it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from functools import partial
+from threading import Event
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+from app.errors import Unreachable
+from app.kafka import offsets
+from app.kafka.offsets import KafkaGroupOffsets
+from app.model import CommittedOffset, Partition
+from app.offsets.contract import StoreContext
+from tests.support.waiting import PATIENCE
+
+RAW = Partition("raw", 0)
+FOUND = {RAW: CommittedOffset(7, "m")}
+
+
+class Readers:
+    """Makes consumers that answer, except those that must hang until the end of the test."""
+
+    def __init__(self) -> None:
+        self.made: list[Readers.Reader] = []
+        self.asked = Event()
+        self.answer = Event()
+        self.hangs = self.fails = False
+
+    class Reader:
+        """Answers, hangs or fails as it is told."""
+
+        def __init__(self, readers: Readers) -> None:
+            self._readers = readers
+            self.closed = False
+
+        def _ask(self) -> None:
+            if self._readers.fails:
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+            if self._readers.hangs and self is self._readers.made[0]:
+                self._readers.asked.set()
+                assert self._readers.answer.wait(PATIENCE)
+
+        def committed(self, wanted: list[TopicPartition], _: float) -> list[TopicPartition]:
+            self._ask()
+            return [TopicPartition(each.topic, each.partition, 7, "m") for each in wanted]
+
+        def commit(self, **_: object) -> None:
+            self._ask()
+
+        def poll(self, _: float) -> None:
+            pass
+
+        def close(self) -> None:
+            self.closed = True
+
+    def __call__(self, *_: object, **__: object) -> Reader:
+        self.made.append(self.Reader(self))
+        return self.made[-1]
+
+
+@pytest.fixture
+def readers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Readers]:
+    readers = Readers()
+    monkeypatch.setattr(offsets, "Consumer", readers)
+    monkeypatch.setattr(offsets, "LONG_SECONDS", 0.05)
+    yield readers
+    readers.answer.set()
+
+
+@pytest.fixture
+def store(readers: Readers) -> KafkaGroupOffsets:
+    """Return the store of a task, whose lanes read and commit in threads."""
+    return KafkaGroupOffsets(StoreContext("group", {}, planned={}))
+
+
+def test_lanes_share_a_reader(readers: Readers, store: KafkaGroupOffsets) -> None:
+    """Each one has connections of its own, so hundreds of lanes must not have hundreds."""
+    with ThreadPoolExecutor(8) as lanes:
+        found = list(lanes.map(lambda _: store.load([RAW], stable=True), range(200)))
+    store.reset(RAW, 8, "")
+    store.close()
+
+    assert [FOUND] * 200 == found
+    assert [True] == [each.closed for each in readers.made]
+
+
+@pytest.mark.parametrize("call", ["load", "reset"])
+def test_a_call_without_an_answer_delays_no_other_lane(readers: Readers, store: KafkaGroupOffsets, call: str) -> None:
+    """A broker that freezes answers nobody on that connection, and a new one may lead to its successor."""
+    readers.hangs = True
+    ask = partial(store.load, [RAW], stable=True) if call == "load" else partial(store.reset, RAW, 8, "")
+    with ThreadPoolExecutor(1) as lane, ExitStack() as stack:
+        stack.callback(readers.answer.set)
+        hanging: Future[object] = lane.submit(ask)
+        assert readers.asked.wait(PATIENCE)
+
+        others = [store.load([RAW], stable=True) for _ in range(3)]
+        store.reset(RAW, 9, "")
+
+        assert not hanging.done()
+    assert [FOUND] * 3 == others
+    assert 2 == len(readers.made)
+
+
+def test_a_reader_that_failed_is_replaced(readers: Readers, store: KafkaGroupOffsets) -> None:
+    """A client whose only broker was killed may never answer again."""
+    readers.fails = True
+    with pytest.raises(Unreachable):
+        store.load([RAW], stable=True)
+    readers.fails = False
+
+    assert FOUND == store.load([RAW], stable=True)
+    assert 2 == len(readers.made)
