@@ -138,10 +138,20 @@ def test_kube_score_finds_nothing(case: str, tmp_path: Path) -> None:
         ({"sparkConf": {"speculation": "true"}}, "speculation"),
         ({"executor": {"overhead": 1000}}, "1544 are needed"),
         ({"secret": {"external": {"enabled": True}}}, "which store has the secrets"),
+        ({"config": {"http": {"enabled": False}}}, "remove http.enabled"),
+        ({"config": {"http.enabled": False}}, "remove http.enabled"),
+        ({"config": {"http": {"address": "127.0.0.1"}}}, "remove http.address"),
+        ({"config": {"http.address": "localhost"}}, "remove http.address"),
+        ({"config": {"http.address": "::1"}}, "remove http.address"),
+        ({"config": {"http": {"port": 9000}}}, "set the chart's http.port to 9000"),
+        ({"config": {"http.port": 0}}, "set the chart's http.port to 0"),
+        ({"config": {"handover.timeout": "2 minutes"}}, 'write "2 minutes" like 500ms, 90s, 2m or 1h'),
+        ({"config": {"handover.timeout": "1m30s"}}, 'write "1m30s" like'),
+        ({"config": {"handover": {"timeout": "PT2M"}, "handover.timeout": None}}, 'write "PT2M" like'),
     ],
 )
 def test_wrong_values_are_refused(values: dict[str, Any], sentence: str) -> None:
-    """An unknown name, an invalid value or too little memory is an error that says so."""
+    """An unknown name, an invalid value, too little memory or a page that no probe reaches is an error that says so."""
     with pytest.raises(helm_python.HelmError, match=sentence):
         render(values)
 
@@ -183,7 +193,9 @@ def test_a_changed_configuration_changes_the_driver(shape: str) -> None:
     assert one["spec"] != other["spec"]
 
 
-@pytest.mark.parametrize(("timeout", "seconds"), [("0s", 30), ("500ms", 31), ("90s", 120), ("2m", 150), (45, 75)])
+@pytest.mark.parametrize(
+    ("timeout", "seconds"), [("0s", 30), ("500ms", 31), ("90s", 120), ("2m", 150), ("1.5m", 120), (45, 75)]
+)
 def test_a_pod_outlives_the_hand_over(timeout: object, seconds: int) -> None:
     """Kubernetes kills a driver 30 s after its wait for its successor is over."""
     driver = objects({"config": {"handover.timeout": timeout}})["SparkApplication/winnow-1"]["spec"]["driver"]

@@ -23,10 +23,24 @@ app.kubernetes.io/component: executor
 {{ .Values.generation | default .Release.Revision | int }}
 {{- end }}
 
-{{/* `spark` is empty on purpose: the application, or the Deployment's spark.properties, tells Spark where and how it runs. */}}
+{{/*
+`spark` is empty on purpose: the application, or the Deployment's spark.properties, tells Spark where and how it runs. The kubelet
+would kill each driver whose page its probes do not reach.
+*/}}
 {{- define "winnow.winnowYaml" -}}
-{{- $http := merge (dict "port" .Values.http.port) (.Values.config.http | default dict) -}}
-{{ merge (dict "http" $http "spark" dict) .Values.config | toYaml }}
+{{- $http := .Values.config.http | default dict -}}
+{{- if ne (dig "http.enabled" (dig "enabled" true $http) .Values.config | toString) "true" -}}
+{{- fail "config: remove http.enabled: the probes ask the status page whether the driver is alive" -}}
+{{- end -}}
+{{- $address := dig "http.address" (dig "address" "" $http) .Values.config | toString -}}
+{{- if regexMatch "^(127\\.|::1$|localhost$)" $address -}}
+{{- fail (printf "config: remove http.address: the probes do not reach the driver on %s" $address) -}}
+{{- end -}}
+{{- $port := dig "http.port" (dig "port" .Values.http.port $http) .Values.config -}}
+{{- if ne (int $port) (int .Values.http.port) -}}
+{{- fail (printf "config: remove http.port, and set the chart's http.port to %v: the probes ask the driver on %v" $port .Values.http.port) -}}
+{{- end -}}
+{{ merge (dict "http" (merge (dict "port" .Values.http.port) $http) "spark" dict) (omit .Values.config "http.port") | toYaml }}
 {{- end }}
 
 {{/* A pod with another checksum is another pod: a changed configuration restarts the driver. */}}
@@ -34,9 +48,12 @@ app.kubernetes.io/component: executor
 winnow/config-checksum: {{ include "winnow.winnowYaml" . | sha256sum }}
 {{- end }}
 
-{{/* "30", for a duration as the configuration has it: 500ms, 30s, 5m, 1h or seconds. */}}
+{{/* "30", for a duration in one of the forms that the configuration takes: 500ms, 30s, 5m, 1h or seconds. */}}
 {{- define "winnow.handoverSeconds" -}}
 {{- $text := get .Values.config "handover.timeout" | default (dig "handover" "timeout" "0s" .Values.config) | toString -}}
+{{- if not (regexMatch "^[0-9]*\\.?[0-9]+(ms|s|m|h)?$" $text) -}}
+{{- fail (printf "config: the chart computes the grace period from handover.timeout: write %q like 500ms, 90s, 2m or 1h" $text) -}}
+{{- end -}}
 {{- if hasSuffix "ms" $text -}}1
 {{- else if hasSuffix "s" $text -}}{{ trimSuffix "s" $text | float64 | ceil | int }}
 {{- else if hasSuffix "m" $text -}}{{ trimSuffix "m" $text | float64 | mulf 60 | ceil | int }}
