@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from app import config
 from app.config import Config
+from tests.deploy.chart import render
 from tests.deploy.conftest import ROOT
+from tests.support.docs import fenced
 
 
 def loaded(text: str, folder: Path) -> Config:
@@ -34,3 +38,23 @@ def test_deployed_configuration_is_valid(where: str, tmp_path: Path, configurati
 def test_cluster_configuration_leaves_spark_to_the_application(tmp_path: Path, configuration: str) -> None:
     """In the cluster the configuration does not set where Spark runs."""
     assert loaded(configuration, tmp_path).spark == {}
+
+
+def rendered(values: dict[str, Any], folder: Path) -> Config:
+    """Read the configuration that the chart renders from these values."""
+    return loaded(yaml.safe_load(render(values)["configmap.yaml"])["data"]["winnow.yaml"], folder)
+
+
+def test_null_takes_a_default_of_the_chart_away(tmp_path: Path) -> None:
+    """The page's example leaves no topic beside the pattern, and no SASL beside TLS."""
+    examples = map(yaml.safe_load, fenced((ROOT / "docs/kubernetes.md").read_text("utf-8"), "yaml"))
+    (values,) = (each for each in examples if each.keys() == {"config"})
+    found = rendered(values, tmp_path)
+    assert found.source.topics == ()
+    assert found.source.topics_pattern == "raw-logs-.*"
+    assert found.kafka.keys() == {"bootstrap.servers", "security.protocol", "ssl.ca.location"}
+
+
+def test_the_charts_port_may_be_written_again(tmp_path: Path) -> None:
+    """The chart sets the port itself, and a key in both forms would be an error."""
+    assert rendered({"config": {"http.port": 9100}, "http": {"port": 9100}}, tmp_path).http.port == 9100
