@@ -360,7 +360,7 @@ class Config(Section):
         "that has happened",
     )
     kafka: Properties = Field(
-        default={}, description="librdkafka properties, verbatim; `NAME.file` reads the value from a file"
+        default={}, description="librdkafka properties, verbatim; `NAME.file` reads a secret from a file"
     )
     spark: Properties = Field(
         default={"spark.master": "local[*]"}, description="Spark properties, verbatim; those set by spark-submit win"

@@ -133,7 +133,7 @@ def _a_broker_is_named(cluster: str) -> Rule:
 def _is_not_overruled(cluster: str) -> Rule:
     def check(tree: Tree, kafka: Mapping[str, str]) -> Iterator[str]:
         for name in kafka:
-            if reason := kafka_properties.OWNED.get(name):
+            if reason := kafka_properties.OWNED.get(kafka_properties.value_name(name)):
                 yield f"{cluster}.{name} cannot be set: {reason}{tree.at(f'{cluster}.{name}')}"
 
     return Rule((cluster,), check)

@@ -183,6 +183,8 @@ class TestProperties:
                 "kafka.retry.backoff.max.ms cannot be set: Winnow relies on its own",
             ),
             ("kafka.partitioner=hunter2", "kafka.partitioner cannot be set: use sink.partitioner"),
+            ("kafka.isolation.level.file=hunter2", "kafka.isolation.level.file cannot be set: Winnow reads only comm"),
+            ("kafka.group.instance.id.file=hunter2", "kafka.group.instance.id.file cannot be set: Winnow assigns p"),
             ("kafka.transaction.timeout.ms=hunter2", "kafka.transaction.timeout.ms cannot be set: use transaction.t"),
             ("spark.spark.speculation=hunter2", "spark.speculation must stay false: a speculative attempt"),
             ("spark.spark.python.worker.reuse=false", "spark.python.worker.reuse must stay true: a new worker"),
