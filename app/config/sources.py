@@ -19,6 +19,7 @@ import yaml
 
 from app.config.model import is_property, path_of, placed
 from app.errors import ConfigError
+from app.secrets import KAFKA_SECRETS
 
 ENV_PREFIX = "WINNOW_"
 DEFAULT_PREFIX = "WINNOW_DEFAULT__"
@@ -37,6 +38,7 @@ _TAB = "found character '\\t' that cannot start any token"
 _MERGE = "tag:yaml.org,2002:merge"
 _TEXT = "tag:yaml.org,2002:str"
 _DEEPEST_PROPERTY = 3
+_BOOLEAN = "tag:yaml.org,2002:bool"
 _NUMBERS_AND_DATES = frozenset(f"tag:yaml.org,2002:{kind}" for kind in ("int", "float", "timestamp"))
 
 Keys = tuple[Any, ...]
@@ -188,11 +190,17 @@ def _parsed(file: Path) -> tuple[dict[Any, Any], dict[Keys, int]]:
 
 
 def _take_properties_verbatim(node: yaml.Node | None, outer: Keys = ()) -> None:
-    """Retag numbers and dates among properties as text: YAML reads the password 012345 as the number 5349."""
+    """
+    Retag numbers and dates among properties as text: YAML reads the password 012345 as the number 5349.
+
+    Booleans are retagged only where they are secrets: librdkafka needs `true` where a user writes `yes`.
+    """
     pairs = node.value if isinstance(node, yaml.MappingNode) and len(outer) < _DEEPEST_PROPERTY else ()
     for key, value in pairs:
         keys = (*outer, key.value)
-        if is_property(placed(keys)) and value.tag in _NUMBERS_AND_DATES:
+        path = placed(keys)
+        of_a_secret = str(path[-1]) in KAFKA_SECRETS
+        if is_property(path) and (value.tag in _NUMBERS_AND_DATES or (of_a_secret and value.tag == _BOOLEAN)):
             value.tag = _TEXT
         _take_properties_verbatim(value, keys)
 
@@ -265,12 +273,15 @@ def _from_assignments(assignments: Iterable[str]) -> Iterator[Entry]:
 
 
 def _written(keys: Keys, text: str, origin: str) -> Iterator[Entry]:
-    """Yield the values of a text that is YAML; text that is not YAML, and single properties, are taken verbatim."""
+    """Yield the values of a text that is YAML; text that is not YAML, and properties, are taken verbatim."""
     if is_property(placed(keys)):
         yield Entry(placed(keys), text or None, origin)
         return
     try:
-        value = yaml.safe_load(text)
+        loader = yaml.SafeLoader(text)
+        node = loader.get_single_node()
+        _take_properties_verbatim(node, keys)
+        value = loader.construct_document(node) if node else None
     except (yaml.YAMLError, ValueError):
         value = text
     for inner, leaf in _leaves(value):

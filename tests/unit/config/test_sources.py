@@ -103,6 +103,28 @@ class TestValues:
 
         assert (text, text) == (config.kafka["sasl.password"], config.spark["spark.x.y"])
 
+    @pytest.mark.parametrize("text", ["012345", "0x1F", "1_000", "2001-01-01", "on", "NO"])
+    def test_a_property_in_a_section_is_taken_verbatim(self, file: Path, text: str) -> None:
+        """A section after `--set` or in the environment is read as one in the file."""
+        with file.open("a") as writing:
+            writing.write(f"  ssl.keystore.password: {text}\n")
+        flags = [f"kafka={{ssl.key.password: {text}}}", f"sink={{kafka: {{metadata.broker.list: x, ssl_key: {text}}}}}"]
+
+        config = load(file, flags, {"WINNOW_KAFKA": f"sasl.password: {text}"})
+
+        secrets = dict.fromkeys(("ssl.keystore.password", "sasl.password", "ssl.key.password"), text)
+        assert {"bootstrap.servers": "localhost:9092"} | secrets == config.kafka
+        assert {"metadata.broker.list": "x", "ssl_key": text} == config.sink.kafka
+
+    def test_a_boolean_that_is_no_secret_is_one(self, file: Path) -> None:
+        """Librdkafka and Spark take no `yes`."""
+        with file.open("a") as writing:
+            writing.write("  enable.ssl.certificate.verification: yes\n")
+
+        config = load(file, ["spark={spark.eventLog.enabled: on}"], {})
+
+        assert "true" == config.kafka["enable.ssl.certificate.verification"] == config.spark["spark.eventLog.enabled"]
+
     @pytest.mark.parametrize(
         "written",
         ["sink.kafka: {bootstrap.servers: 'centre:1', sasl.password: 0123}", "sink.kafka: {sasl.password: 0123}"],
