@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 import signal
 import sys
@@ -17,6 +18,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message,
 from rich.console import Console
 from rich.progress import Progress
 
+from app.config.sources import ENV_PREFIX
 from app.demo import lines
 from app.demo.background import BackgroundVerification, DemoTopics
 from app.demo.board import Board
@@ -75,7 +77,9 @@ def _broker(folder: Path) -> Iterator[tuple[Broker, Path]]:
 
 
 def _winnow(log: Path, *arguments: str) -> ManagedProcess:
-    return ManagedProcess([sys.executable, "-m", "app.cli", *arguments], log)
+    # The shell's configuration would win over the demo's file, and may name a cluster in production.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(ENV_PREFIX)}
+    return ManagedProcess([sys.executable, "-m", "app.cli", *arguments], log, environment=environment)
 
 
 def _configuration(folder: Path, bootstrap: str) -> Path:

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
@@ -28,6 +29,17 @@ def test_the_page_is_where_the_log_says() -> None:
 
     assert "" == page_in("") == page_in(json.dumps({"url": "x", "event": "another"}))
     assert done.stdout.strip() == page_in(f"noise\n{done.stderr}more noise")
+
+
+def test_the_service_of_the_demo_reads_only_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cluster that the shell names for other commands stays untouched."""
+    monkeypatch.setenv("WINNOW_KAFKA__BOOTSTRAP_SERVERS", "production:9092")
+    log = tmp_path / "config.log"
+
+    with show._winnow(log, "config", "-c", str(show._configuration(tmp_path, "embedded:9092"))) as command:
+        assert 0 == command.wait(60)
+
+    assert "bootstrap.servers: 'embedded:9092'" in log.read_text()
 
 
 def test_the_offsets_stay_while_the_coordinator_moves(monkeypatch: pytest.MonkeyPatch) -> None:
