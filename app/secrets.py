@@ -101,6 +101,7 @@ _SPARK = re.compile(
 _JAVA_OPTIONS = re.compile(r"spark\.(driver|executor)\.(extra|default)JavaOptions")
 _HARMLESS_JAVA_OPTION = re.compile(r"-X\S*|--(add|enable)-\S+")
 
+_OF_EACH_FORMAT = frozenset({"output", "output_format", "output_separator", "checks", "escape", "engine"})
 OPTIONS: Mapping[str, frozenset[str]] = {
     "kafka": frozenset(),
     "none": frozenset(),
@@ -110,9 +111,11 @@ OPTIONS: Mapping[str, frozenset[str]] = {
     "hbase": frozenset({"host", "port", "table", "time_to_live_days", "transport", "protocol"}),
     "files": frozenset({"url", "user", "endpoint_url", "anon", "use_ssl", "use_https", "kerberos", "auto_mkdir"}),
     "idc-access-log": frozenset({"engine"}),
-    "delimited": frozenset(
-        {"fields", "output", "separator", "marker", "checks", "escape", "output_separator", "engine"}
-    ),
+    "delimited": frozenset({"fields", "separator", "marker"}) | _OF_EACH_FORMAT,
+    "csv": frozenset({"fields", "separator"}) | _OF_EACH_FORMAT,
+    "json": frozenset({"fields"}) | _OF_EACH_FORMAT,
+    "logfmt": frozenset({"fields"}) | _OF_EACH_FORMAT,
+    "regex": frozenset({"pattern", "log_format"}) | _OF_EACH_FORMAT,
 }
 """The options of built-in stores and parsers that hold no secret; those of other packages are unknown."""
 _OPTION_SECRETS = frozenset({"password", "passphrase", "key", "secret", "token"})

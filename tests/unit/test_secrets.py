@@ -25,6 +25,7 @@ from app.secrets import (
     without_secrets,
 )
 from app.spark.session import DEFAULTS
+from parsers import registry
 
 
 def properties_of_librdkafka(folder: Path) -> set[str]:
@@ -95,6 +96,15 @@ def test_options_of_plugins() -> None:
     assert MASK == shown_option("mysql", "password", "x") == shown_option("files", "client_kwargs", {"password": "x"})
     assert MASK == shown_option("theirs", "host", "h")
     assert ("/p", MASK) == (shown_option("mysql", "password.file", "/p"), shown_option("theirs", "password.file", "/p"))
+
+
+@pytest.mark.parametrize("name", registry.PARSERS.built_in)
+def test_options_of_parsers(name: str) -> None:
+    """No option of a built-in parser holds a secret, so each is shown."""
+    options = [option.name for option in registry.describe(name).options]
+
+    assert options
+    assert ["x"] * len(options) == [shown_option(name, option, "x") for option in options]
 
 
 @pytest.mark.parametrize(
