@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from app.config.model import Config, declared, duration, keys_of
+from app.config.model import Config, declared, duration
 from app.config.reading import Loaded
 from app.config.secrets import masked, misspelt
 from app.config.sources import DEFAULT, Origins, full_name
@@ -71,10 +71,18 @@ def schema() -> dict[str, Any]:
     key is required, because it may be set in the environment. Keys that are written with dots are not looked at.
     """
     found = Config.model_json_schema(by_alias=True)
-    found["patternProperties"] = {rf"^({'|'.join(map(re.escape, keys_of(Config)))})\.": {}}
-    for section in (found, *found["$defs"].values()):
+    sections = found["$defs"]
+    for section in (found, *sections.values()):
         section.pop("required", None)
+        inner = [name for name, key in section.get("properties", {}).items() if _may_be_section(key, sections)]
+        if inner:
+            section["patternProperties"] = {rf"^({'|'.join(map(re.escape, inner))})\.": {}}
     return {"$schema": DIALECT} | found | {"title": "Winnow"}
+
+
+def _may_be_section(key: Mapping[str, Any], sections: Mapping[str, Any]) -> bool:
+    forms = (sections.get(each.get("$ref", "").rpartition("/")[2], each) for each in (key, *key.get("anyOf", ())))
+    return any(form.get("type") == "object" for form in forms)
 
 
 def _lines(section: Mapping[str, Any], origins: Origins, outer: tuple[str, ...] = ()) -> Iterator[str]:

@@ -53,17 +53,25 @@ def _found(name: str) -> dict[str, Any]:
         {"starting.offsets": "latest", "parser": {"name": "delimited", "fields": ["a"], "separator": ","}},
         {"offsets": {"mirrors": [{"name": "redis", "url": "redis://cache"}]}},
         {"parser": {"samples": [{"line": "", "reason": "empty"}]}},
+        {"dead.letters": {"topic": "x", "breaker.ratio": 0.5}, "offsets": {"store.name": "none"}},
+        {"sink": {"topic": "x", "kafka.linger.ms": 5}, "starting.offsets.by.duration": "2h"},
     ],
     ids=str,
 )
 def test_what_is_right_is_taken(more: dict[str, Any]) -> None:
-    """Durations as text or numbers, lists as text, numbers as properties, plugin options."""
+    """Durations as text or numbers, lists as text, numbers as properties, plugin options, dots between sections."""
     assert [] == [error.message for error in CHECKER.iter_errors(GOOD | more)]
 
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"sorce": 1}, {"out.of.range": "perhaps"}, {"sink": {"topik": "x"}}, {"starting.offsets": {"timestamp": -1}}],
+    [
+        {"sorce": 1},
+        {"source": {"topics.patern": "x"}},
+        {"out.of.range": "perhaps"},
+        {"sink": {"topik": "x"}},
+        {"starting.offsets": {"timestamp": -1}},
+    ],
     ids=str,
 )
 def test_what_is_wrong_is_marked(wrong: dict[str, Any]) -> None:
