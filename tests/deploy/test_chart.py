@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -138,6 +139,7 @@ def test_kube_score_finds_nothing(case: str, tmp_path: Path) -> None:
         ({"sparkConf": {"speculation": "true"}}, "speculation"),
         ({"executor": {"overhead": 1000}}, "1544 are needed"),
         ({"secret": {"external": {"enabled": True}}}, "which store has the secrets"),
+        ({"secret": {"external": STORE | {"data": {}}}}, "says where the store has each key"),
         ({"config": {"http": {"enabled": False}}}, "remove http.enabled"),
         ({"config": {"http.enabled": False}}, "remove http.enabled"),
         ({"config": {"http": {"address": "127.0.0.1"}}}, "remove http.address"),
@@ -200,6 +202,19 @@ def test_a_pod_outlives_the_hand_over(timeout: object, seconds: int) -> None:
     """Kubernetes kills a driver 30 s after its wait for its successor is over."""
     driver = objects({"config": {"handover.timeout": timeout}})["SparkApplication/winnow-1"]["spec"]["driver"]
     assert driver["template"]["spec"]["terminationGracePeriodSeconds"] == seconds
+
+
+@pytest.mark.parametrize("shape", PLAIN)
+@pytest.mark.parametrize("group", ["my group's name", "g-1", "a; b"])
+def test_a_group_of_any_name_is_one_option_of_the_jvm(group: str, shape: str) -> None:
+    """The JVM's options are split at blanks outside of quotes; a second word would be taken for the main class."""
+    found = objects({"shape": shape, "config": {"group.id": group}})
+    if shape == "Deployment":
+        text = found["ConfigMap/winnow-spark"]["data"]["spark.properties"]
+        conf = dict(line.split("=", 1) for line in text.splitlines() if line)
+    else:
+        conf = found["SparkApplication/winnow-1"]["spec"]["sparkConf"]
+    assert shlex.split(conf["spark.driver.defaultJavaOptions"])[-1] == f"-Dwinnow.group={group}"
 
 
 @pytest.mark.parametrize(

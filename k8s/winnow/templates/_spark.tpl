@@ -15,7 +15,9 @@ spark.python.worker.reuse: "true"
 spark.driver.defaultJavaOptions: >-
   -Dlog4j2.configurationFile=/opt/venv/lib/python3.11/site-packages/app/spark/log4j2.properties
   -Dwinnow.log.template=file:///opt/venv/lib/python3.11/site-packages/app/spark/log4j2.json
-  -Dwinnow.group={{ get .Values.config "group.id" }}
+  {{- $group := printf "-Dwinnow.group=%v" (get .Values.config "group.id") }}
+  {{- /* The JVM's options are split at blanks: as app/spark/logs.py, quote what needs it. */}}
+  {{ regexMatch "[^A-Za-z0-9_@%+=:,./-]" $group | ternary (replace "'" "'\"'\"'" $group | squote) $group }}
 # The data is in Kafka, equally far from every executor.
 spark.locality.wait: "0s"
 # Traffic between driver and executors is authenticated and encrypted; what they share is read from a mounted file.
