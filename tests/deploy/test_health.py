@@ -81,6 +81,13 @@ def test_silence_is_trouble(health: ModuleType) -> None:
 
 def test_the_usual_port_is_that_of_the_service(health: ModuleType) -> None:
     """The script's port is the configuration's default, and it times out before the engine does."""
-    assert config.load(ROOT / "docker/winnow.yaml", environ={}).http.port == health.PORT
+    assert config.load(ROOT / "docker/winnow.yaml", environ={}).http.port == health.PORT == health.port_in({})
     assert "--timeout=5s" in (ROOT / "docker/Dockerfile").read_text("utf-8")
     assert health.SECONDS < 5
+
+
+@pytest.mark.parametrize("name", ["WINNOW_HTTP__PORT", "WINNOW_HTTP_PORT"])
+def test_another_port_is_that_of_the_service(health: ModuleType, name: str) -> None:
+    """The script reads each variable that moves the service."""
+    environ = {name: "9100"}
+    assert config.load(ROOT / "docker/winnow.yaml", environ=environ).http.port == health.port_in(environ) == 9100
