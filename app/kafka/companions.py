@@ -34,28 +34,28 @@ class KafkaCompanions:
         except TopicMissing:
             return 0
 
-    def create(self, name: str, partitions: int, settings: Mapping[str, str]) -> None:
+    def create(self, name: str, partitions: int, settings: Mapping[str, str]) -> int:
         """
-        Create a topic, unless it exists, and wait until its partitions have leaders.
+        Create a topic, unless it exists, and wait until its partitions have leaders; return how many it has.
 
         Raises:
             Unreachable: Kafka does not respond.
             NotUsable: Kafka refuses; the error says how an operator can create the topic.
         """
-        if self.partitions_of(name):
-            return
+        if found := self.partitions_of(name):
+            return found
         new = NewTopic(name, partitions, BROKERS_DEFAULT, config=dict(settings))
         asked = self._connection.client.create_topics([new], request_timeout=ANSWER_SECONDS)
         cure = f"create it: {self._connection.tools.create_topic(name, partitions, settings)}"
         _wait_for(self._connection, asked[name], f"creating topic {name!r}", cure)
-        self._wait_for_leaders(name)
+        return self._wait_for_leaders(name)
 
-    def _wait_for_leaders(self, name: str) -> None:
+    def _wait_for_leaders(self, name: str) -> int:
         deadline = time.monotonic() + LEADER_SECONDS
         while time.monotonic() < deadline:
             try:
-                if not self._topics.source_topics([name], None)[name].leaderless:
-                    return
+                if not (topic := self._topics.source_topics([name], None)[name]).leaderless:
+                    return topic.partitions
             except TopicMissing:  # not all brokers know it yet
                 pass
             time.sleep(0.05)

@@ -160,8 +160,7 @@ class KafkaReplays:
                 writer.close()
 
     def make_room(self, topic: str, partitions: int, settings: Mapping[str, str]) -> list[Partition]:
-        self._companions.create(topic, partitions, settings)
-        return [Partition(topic, number) for number in range(self._companions.partitions_of(topic))]
+        return [Partition(topic, number) for number in range(self._companions.create(topic, partitions, settings))]
 
     def close(self) -> None:
         self._offsets.close()

@@ -126,6 +126,8 @@ class DeadLetterReplay:
         """The current partition."""
         self._left_at: int | None = None
         """The offset of its first dead letter left for a later replay."""
+        self.parking: Sequence[Partition] = ()
+        """The partitions of the parking topic, perhaps fewer than those of the dead letters; a dry run needs none."""
         self.tally = Tally()
 
     def dry_run(self, records: Iterable[Record]) -> None:
@@ -211,7 +213,7 @@ class DeadLetterReplay:
             return (fate.to, fate.written._replace(headers=headers)), self.ledger.cleansed(waiting)
         ids = [(TOPIC_ID, topic_id.encode())] if (topic_id := waiting.letter.topic_id) else []
         headers = [*fate.written.headers, *ids, count]
-        to = Partition(PARKING.format(fate.to.topic), fate.to.number) if self._parks(waiting) else fate.to
+        to = self.parking[fate.to.number % len(self.parking)] if self._parks(waiting) else fate.to
         return (to, fate.written._replace(headers=headers)), self.ledger.failed(waiting)
 
     def _parks(self, waiting: Waiting) -> bool:
@@ -297,10 +299,12 @@ class Session:
         at = partition, self._wanted[partition].begin, self._watermarks[partition]
         return Remainder.of(self._tasks.sink.topic, committed, at)
 
-    def _make_room(self) -> Iterator[Partition]:
+    def _make_room(self) -> list[Partition]:
         topic = self._tasks.dead_letters
-        yield from self._kafka.make_room(LEDGER.format(topic.topic), 1, {"cleanup.policy": "compact"})
-        yield from self._kafka.make_room(PARKING.format(topic.topic), topic.partitions, {"retention.ms": "-1"})
+        entries = self._kafka.make_room(LEDGER.format(topic.topic), 1, {"cleanup.policy": "compact"})
+        parking = self._kafka.make_room(PARKING.format(topic.topic), topic.partitions, {"retention.ms": "-1"})
+        self.replay.parking = parking
+        return [*entries, *parking]
 
     def _read_ledger(self) -> None:
         ledger, place = self.replay.ledger, self.replay.ledger.place

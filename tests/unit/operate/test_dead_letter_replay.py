@@ -46,8 +46,9 @@ class Cleanse:
         return self.refused(record, "", "bad")
 
     def refused(self, record: Record, cause: str, reason: str = "refused") -> Fate:
+        to = Partition("dead", record.partition.number)
         return Fate(
-            record, DEAD, OutgoingRecord(record.key, record.value, record.headers, record.timestamp), reason, cause
+            record, to, OutgoingRecord(record.key, record.value, record.headers, record.timestamp), reason, cause
         )
 
 
@@ -79,7 +80,9 @@ def replay(
     ledger: ReplayLedger | None = None, limit: int | None = None, selection: Selection | None = None, attempts: int = 3
 ) -> DeadLetterReplay:
     plan = Plan(selection or Selection(), limit, attempts)
-    return DeadLetterReplay(plan, ledger or ReplayLedger(LEDGER, "clean"), Cleanse())
+    one = DeadLetterReplay(plan, ledger or ReplayLedger(LEDGER, "clean"), Cleanse())
+    one.parking = [PARKED]
+    return one
 
 
 def span(begin: int = 0, end: int = 10, committed: CommittedOffset | None = None, log_start: int = 0) -> Remainder:
@@ -242,6 +245,15 @@ class TestReplay:
 
         assert [b"2"] == [dict(each.headers)["winnow.replays"] for each in writer.written("dead.parked")]
         assert (1, 2, 1) == (one.tally.parked, one.tally.failed, len(writer.written("dead")))
+
+    def test_a_parking_topic_with_fewer_partitions_than_the_dead_letters(self) -> None:
+        """The dead letters were given more since. The replay would stop each time where no partition takes one."""
+        one = replay(attempts=1)
+        one.parking = [PARKED, Partition("dead.parked", 1)]
+
+        writer = run(one, letter(1, b"bad"))
+
+        assert [Partition("dead.parked", 3 % 2)] == [to for to, _ in writer.commits[1][0] if to.topic == "dead.parked"]
 
     def test_what_is_not_chosen_waits(self) -> None:
         """The next replay starts no later than the first dead letter left."""
