@@ -230,6 +230,7 @@ class Service:
                 if ranges:
                     self._round(rounds, config, workload, ranges)
                 else:
+                    self._tracker.running()
                     self._wait(self._config.round_interval)
             config, workload = self._discover_new_owners()
         return 0

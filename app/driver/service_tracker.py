@@ -63,6 +63,11 @@ class ServiceTracker:
             self.taken = taken
             self._publish(taken=taken)
 
+    def running(self) -> None:
+        """Record that the start is over; a round does so itself, but there may be nothing that a round could do."""
+        if self.snapshot.phase is Phase.STARTING:
+            self._publish(phase=Phase.RUNNING)
+
     def leaving(self, cause: str) -> None:
         """Record the signal after which the service stops as soon as another one has taken over; empty for none."""
         if cause and self.snapshot.phase in {Phase.STARTING, Phase.RUNNING}:

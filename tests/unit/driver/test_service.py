@@ -46,6 +46,7 @@ from app.model import (
     Watermarks,
 )
 from app.runtime import REAL, Runtime, Timings
+from app.status.health import situation
 from app.status.snapshot import Phase
 from tests.fakes.driver import (
     IMPATIENT,
@@ -573,6 +574,28 @@ class TestPace:
         service(kafka, FakeRounds(act), config("round.interval=10s"), stop, runtime=time.runtime).run(until_end=False)
 
         assert [70.0] == began
+
+    @pytest.mark.parametrize(("watermark", "word"), [({A: (50, 100)}, "blocked"), ({}, "ok")])
+    def test_a_service_without_work_is_ready(self, watermark: dict[Partition, tuple[int, int]], word: str) -> None:
+        """Its partitions are blocked, or a pattern matches nothing yet. It does not say that it starts."""
+        kafka, time = DriverKafka(), SimulatedTime()
+        kafka.watermark, kafka.committed = watermark, {A: CommittedOffset(10)}
+        tracker, stop = StatusTracker("g", runtime=time.runtime), SimulatedStop(time, at=45)
+        seen = list[tuple[str, bool]]()
+
+        def look() -> None:
+            now = situation(tracker.snapshot, time.now)
+            seen.append((now.word, now.ready))
+            stop.leaving = "SIGTERM" if time.now >= 30 else ""
+
+        kafka.when_asked = look
+        rounds = FakeRounds(works(kafka))
+        service(kafka, rounds, config("round.interval=10s"), stop, runtime=time.runtime, tracker=tracker).run(
+            until_end=False
+        )
+
+        assert [] == rounds.rounds
+        assert [("starting", False), *[(word, True)] * 3, ("handing over", False)] == seen
 
 
 class TestStop:
