@@ -70,9 +70,9 @@ class Follower:
 
     @property
     def has_gone(self) -> bool:
-        """Whether the last run was on this machine and its page does not answer; of others, nothing is known."""
+        """Whether the last run was on this machine and no page answers; of others, nothing is known."""
         last = NOBODY if self._commits is None else self._commits.owner
-        return bool(self._url) and last.host == self._runtime.host and self._page() is None
+        return bool(self._url) and last.host == self._runtime.host and self._answer() is None
 
     def paused(self, seconds: float) -> float:
         """Wait until the service is paused, and return after how many seconds. Raises NotFollowed if it is late."""
@@ -117,7 +117,17 @@ class Follower:
         return self._commits is not None and self._commits.moved() is not None
 
     def _page(self) -> dict[str, Any] | None:
-        """Return what the service's page says; None if the page cannot be reached."""
+        """
+        Return what the page of a service that works or is paused says; None if there is none.
+
+        One that starts or stands by does not know what another one does.
+        """
+        page = self._answer()
+        starts = page is not None and page["phase"] == Phase.STARTING and page["paused"] is None
+        return None if starts else page
+
+    def _answer(self) -> dict[str, Any] | None:
+        """Return what the page says; None if it cannot be reached."""
         try:
             return served.status(self._url, self._group) if self._url else None
         except (NotUsable, Unreachable):

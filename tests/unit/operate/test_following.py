@@ -63,7 +63,6 @@ def test_a_service_that_works_moves_an_offset(works: bool, monkeypatch: pytest.M
     [
         ({"phase": "running"}, True),
         ({"phase": "leaving"}, True),
-        ({"phase": "starting"}, False),
         ({"phase": "starting", "paused": {"since": 1, "by": "ops"}}, True),
         ({"phase": "stopped"}, False),
     ],
@@ -72,12 +71,33 @@ def test_a_service_that_works_moves_an_offset(works: bool, monkeypatch: pytest.M
 def test_the_page_says_whether_a_service_works(
     answer: dict[str, Any], works: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No moment is lost with watching; one that starts does not work yet, and need not stop."""
+    """No moment is lost with watching."""
     group = FollowedKafka(monkeypatch)
     group.page = lambda _: answer
 
     assert works is group.service.works
     assert 0 == group.time.now
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_the_page_of_one_that_starts_or_stands_by_says_nothing_of_others(
+    works: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another one may work for the group; one that starts does not work yet, and need not stop."""
+    group = FollowedKafka(monkeypatch)
+    group.page, group.works = lambda _: {"phase": "starting"}, lambda _: works
+
+    assert works is group.service.works
+    assert not group.service.has_gone
+
+
+def test_the_other_one_pauses_and_resumes_while_this_one_stands_by(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its offsets show it. The page of the one that stands by is never paused."""
+    group = FollowedKafka(monkeypatch)
+    group.page, group.works = lambda _: {"phase": "starting"}, lambda now: now < 7 or now >= 20
+
+    assert 7 == group.service.paused(10)
+    assert 10 < group.service.resumed(20) <= 10.5
 
 
 def test_it_has_paused_when_its_last_commit_was(monkeypatch: pytest.MonkeyPatch) -> None:
