@@ -194,32 +194,20 @@ def of_sizes(
         yield Diagnostic.warns(cause, tools.configure(name, f"max.message.bytes={most + 8192}"))
 
 
-def of_expiry(
-    sources: Mapping[str, TopicFacts], brokers: BrokerFacts, starting: str, *, checks: int, interval: float
-) -> Iterator[Diagnostic]:
+def of_expiry(sources: Mapping[str, TopicFacts], brokers: BrokerFacts, starting: str) -> Iterator[Diagnostic]:
     """
-    Yield what follows if brokers delete offsets before the source deletes records.
+    Yield what follows if brokers delete offsets before the source deletes records; `starting` is `starting.offsets`.
 
-    Args:
-        starting: the value of `starting.offsets`.
-        checks: after how many checks the offsets of idle partitions are renewed.
-        interval: the seconds between two checks.
+    A running service loses none: it renews them several times in `offsets.retention.minutes` (`app.driver.renewal`).
     """
     minutes = int((brokers.settings or {}).get("offsets.retention.minutes", 0))
-    forgotten = (
-        f"brokers delete the offsets of an idle group after {_span(minutes * 60_000)} (offsets.retention.minutes)"
-    )
-    if minutes and minutes * 60 < 2 * checks * interval:
-        enough = minutes * 60 / 2 / checks
-        cause = f"{forgotten}, but those of idle partitions are renewed only every {_span(checks * interval * 1000)}"
-        cure = f"set round.interval to {enough:g}s or less, or offsets.retention.minutes to 1440"
-        yield Diagnostic.warns(cause, cure)
     longest = max(map(_retention_ms, sources.values()), default=0)
     if minutes and longest > minutes * 60_000 and starting != "error":
         longer = [source for source, facts in sources.items() if _retention_ms(facts) > minutes * 60_000]
         cause = (
-            f"{forgotten}, but {_named(longer)} keeps records for longer: after an outage of that length the service "
-            f"would start at starting.offsets ({starting})"
+            f"brokers delete the offsets of an idle group after {_span(minutes * 60_000)} (offsets.retention.minutes), "
+            f"but {_named(longer)} keeps records for longer: after an outage of that length the service would start at "
+            f"starting.offsets ({starting})"
         )
         longer_still = "" if longest == UNLIMITED_MS else f", or offsets.retention.minutes to {-(-longest // 60_000)}"
         yield Diagnostic.warns(cause, f"set starting.offsets to error once the group has offsets{longer_still}")

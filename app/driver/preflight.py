@@ -14,7 +14,6 @@ from app.driver import diagnostics
 from app.driver.clients import Clients, InspectedCluster
 from app.driver.diagnostics import ClockReading, Diagnostic, Need, Severity
 from app.driver.pause import GROUP
-from app.driver.round import CHECKS
 from app.errors import NotUsable, TopicMissing
 from app.facts import BrokerFacts, TopicFacts
 from app.model import Guarantee
@@ -134,9 +133,9 @@ class Preflight:
         yield from diagnostics.of_limits(sources, (names[0], lines), sink.tools)
         yield from diagnostics.of_sizes(sources, (names[1], dead_letters), sink.tools)
         if self._in_kafka:
-            starting, checks = self._config.starting_offsets, CHECKS[self._config.delivery_guarantee]
-            text, interval = starting if isinstance(starting, str) else "a time", self._config.round_interval
-            yield from diagnostics.of_expiry(sources, self._brokers, text, checks=checks, interval=interval)
+            starting = self._config.starting_offsets
+            text = starting if isinstance(starting, str) else "a time"
+            yield from diagnostics.of_expiry(sources, self._brokers, text)
         yield from diagnostics.of_clocks(self._clocks, self._read_clocks(sink))
 
     def _read_clocks(self, cluster: InspectedCluster) -> ClockReading:

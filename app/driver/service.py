@@ -256,10 +256,14 @@ class Service:
         return pause is not None
 
     def _wait(self, seconds: float) -> None:
-        """Wait until a stop is requested at the latest, with heartbeats; for a long wait, update the records' ages."""
+        """
+        Wait until a stop is requested or offsets must be renewed at the latest, with heartbeats.
+
+        For a long wait, update the records' ages.
+        """
         if seconds >= self._config.round_interval:  # asking takes a second
             self._tracker.aged(self._clients.ages)
-        until = self._runtime.monotonic() + seconds
+        until = self._runtime.monotonic() + min(seconds, self._renewal.every)
         while not self._stop.requested and (left := until - self._runtime.monotonic()) > 0:
             self._tracker.leaving(self._stop.leaving)
             self._tracker.beat()

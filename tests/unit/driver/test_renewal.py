@@ -10,7 +10,8 @@ from app.driver.renewal import RENEW_SECONDS, SHARE, Renewal
 from app.errors import Unreachable
 from app.model import CommittedOffset, Partition
 from tests.fakes.driver import DriverKafka, FakeRounds, config, service, works
-from tests.fakes.simulation import ImpatientStop
+from tests.fakes.pauses import PausedFor
+from tests.fakes.simulation import ImpatientStop, SimulatedStop, SimulatedTime
 
 A, B = Partition("raw", 0), Partition("raw", 1)
 
@@ -133,6 +134,20 @@ def test_a_backfill_renews_what_it_has_nothing_to_do_for() -> None:
     assert 0 == service(kafka, FakeRounds(works(kafka))).run(until_end=True)
 
     assert [A] == kafka.renewed
+
+
+@pytest.mark.parametrize("paused", [True, False])
+def test_a_wait_is_no_longer_than_an_offset_may_wait(paused: bool) -> None:
+    """A paused or blocked service renews in time also where it looks again only after the offsets have expired."""
+    kafka, time = DriverKafka(p0=(0, 10) if paused else (5, 10)), SimulatedTime()
+    kafka.committed[A], kafka.retention, kafka.pauses = CommittedOffset(2), 60.0, PausedFor(100 if paused else 0)
+    stop = SimulatedStop(time, at=60)
+
+    service(kafka, FakeRounds(works(kafka)), config("round.interval=1h"), stop, runtime=time.runtime).run(
+        until_end=False
+    )
+
+    assert [A] * SHARE == kafka.renewed
 
 
 def test_a_round_is_no_longer_than_an_offset_may_wait() -> None:
