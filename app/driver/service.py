@@ -226,7 +226,7 @@ class Service:
             else:
                 self._renewal.renew(workload.at_rest(ranges))
                 if done:
-                    return 1 if workload.blocked else 0
+                    return 1 if workload.unfinished(ends or {}) else 0
                 if ranges:
                     self._round(rounds, config, workload, ranges)
                 else:

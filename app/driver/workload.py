@@ -94,6 +94,15 @@ class Workload(SourceOffsets):
             if end is not None and (each.start < end or each.start != each.committed or each.never_read)
         ]
 
+    def unfinished(self, ends: Mapping[Partition, int | None]) -> set[Partition]:
+        """Return the blocked partitions that were not read to their end. One that was may have lost its leader."""
+        finished = {
+            each
+            for each, end in ends.items()
+            if each in self.unreadable and end is not None and (at := self.committed.get(each)) and at.offset >= end
+        }
+        return self.blocked.keys() & ends.keys() - finished
+
     def at_rest(self, ranges: Iterable[OffsetRange]) -> list[Partition]:
         """Return the partitions with an offset that are not in these ranges, including unreadable ones."""
         working = {each.partition for each in ranges}

@@ -161,6 +161,26 @@ class TestUntilEnd:
             assert code == service(kafka, FakeRounds(works(kafka, heal))).run(until_end=True)
             assert rest == {partition: at.offset for partition, at in kafka.committed.items()}
 
+    @pytest.mark.parametrize(("reached", "code"), [(7, 0), (6, 1)])
+    def test_a_partition_may_lose_its_leader_behind_its_end(self, reached: int, code: int) -> None:
+        """A broker restarts in the last moment. Only a partition that was not read to its end is reported."""
+        kafka = DriverKafka(p0=(0, 10), p1=(0, 7))
+
+        def restart() -> None:
+            kafka.committed[B] = replace(kafka.committed[B], offset=reached)
+            kafka.leaderless = {1}
+
+        assert code == service(kafka, FakeRounds(works(kafka, restart))).run(until_end=True)
+
+    def test_a_partition_that_is_added_has_no_end(self) -> None:
+        """It did not exist at the start, so the backfill is complete although it has no leader yet."""
+        kafka = DriverKafka(p0=(0, 10))
+
+        def grow() -> None:
+            kafka.watermark[B], kafka.leaderless = (0, 7), {1}
+
+        assert 0 == service(kafka, FakeRounds(works(kafka, grow))).run(until_end=True)
+
     def test_a_blocked_partition_does_not_stop_the_others_but_is_reported(self) -> None:
         """The exit code is 1, the other partitions are finished, and the log names the lost range."""
         kafka = DriverKafka(p0=(50, 100), p1=(0, 7))
