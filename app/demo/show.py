@@ -18,7 +18,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message,
 from rich.console import Console
 from rich.progress import Progress
 
-from app.config.sources import ENV_PREFIX
+from app.config import ENV_PREFIX
 from app.demo import lines
 from app.demo.background import BackgroundVerification, DemoTopics
 from app.demo.board import Board
