@@ -199,6 +199,7 @@ class OffsetRange:
         cut: where the log was truncated below the committed offset; None if it was not.
         never_read: whether only a task's receipt tells `committed`. Kafka may have lost it since: its transaction hung,
             and the abort of the next one ended both.
+        metadata: that of the committed offset, for a task whose store remembers nothing.
     """
 
     partition: Partition
@@ -211,6 +212,7 @@ class OffsetRange:
     counted: int | None = None
     cut: int | None = None
     never_read: bool = False
+    metadata: str = ""
 
 
 class TimestampLimit(NamedTuple):

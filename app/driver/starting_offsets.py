@@ -177,6 +177,7 @@ def _range(at: PartitionOffsets, start: int) -> OffsetRange:
         log_start=marks.log_start,
         backlog=marks.last_stable,
         counted=OffsetMetadata.parse(committed.metadata).counts.records if committed and goes_back else None,
+        metadata="" if committed is None else committed.metadata,
     )
 
 

@@ -49,7 +49,9 @@ class TaskClients:
         self._config = config
         self._lanes = max(1, len(ranges))
         self._planned = {
-            each.partition: CommittedOffset(each.committed) for each in ranges if each.committed is not None
+            each.partition: CommittedOffset(each.committed, each.metadata)
+            for each in ranges
+            if each.committed is not None
         }
         self._mirrors = mirrors_of_a_task(config.mirrors, StoreContext(config.group, config.kafka))
         self._backend = backend or best_backend(config.kafka, config.output_kafka)

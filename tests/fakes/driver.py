@@ -3,22 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from types import SimpleNamespace
+from typing import cast
 
 from app.config import Config, load
 from app.cures import KafkaTools
 from app.driver.clients import Clients, Pauses, Rounds
 from app.driver.service import Service
+from app.driver.starting_offsets import PartitionOffsets, StartPolicy, decide
 from app.driver.stop import Stop
 from app.driver.tracker import StatusTracker
 from app.errors import NotAllowed, NotUsable
 from app.facts import BrokerFacts, TopicFacts
-from app.model import Assignment, CommittedOffset, Destination, FirstWaiting, Partition, Receipt, Topic, Watermarks
+from app.kafka.backend import PLAIN
+from app.kafka.clients import TaskClients
+from app.kafka.consumer import TaskConsumer
+from app.model import (
+    Assignment,
+    CommittedOffset,
+    Destination,
+    FirstWaiting,
+    Guarantee,
+    OffsetRange,
+    Partition,
+    Plugin,
+    Receipt,
+    Topic,
+    Watermarks,
+)
 from app.offsets.contract import TransactionalOffsetStore
 from app.offsets.metadata import Counts, OffsetMetadata
 from app.runtime import Runtime, Timings
 from app.status import log
 from app.status.snapshot import About
-from tests.fakes import FakeOffsets
+from tests.fakes import FakeKafka, FakeOffsets, make_task_config
 from tests.fakes.pauses import PausedFor
 from tests.fakes.simulation import SimulatedTime
 
@@ -309,6 +327,19 @@ class SimulatedRound(FakeRound):
         if not ends:
             self._simulated.time.pass_by(seconds)
         return ends or self._simulated.time.now >= self._deadline
+
+
+def forget(kafka: FakeKafka, partition: Partition, out_of_range: str = "error") -> OffsetRange:
+    """Let the next task find only what the store `none` tells it; return its range as the driver plans it."""
+    end = len(kafka.source[partition])
+    at = PartitionOffsets(partition, "", Watermarks(0, end, end), kafka.committed[partition])
+    policy = StartPolicy("error", out_of_range, keeps=False)
+    planned = decide(at, policy, first_seen=None, had_offset_in=None, is_new=False, cut=None)
+    task_config = make_task_config(Guarantee.AT_LEAST_ONCE, offset_store=Plugin("none"))
+    consumer = cast("TaskConsumer", SimpleNamespace(client=None))
+    store = TaskClients(task_config, PLAIN, ranges=[planned]).offsets(consumer)
+    kafka.committed = dict(store.load([partition], stable=True))
+    return planned
 
 
 def config(*assignments: str) -> Config:

@@ -34,6 +34,7 @@ from tests.fakes import (
     make_assignment,
     make_task_config,
 )
+from tests.fakes.driver import forget
 
 A, B = Partition("raw", 0), Partition("raw", 3)
 SECONDS = 60
@@ -146,6 +147,18 @@ class TestInitialRate:
         _, records = cleanse(kafka, Rates(initial=5), OffsetRange(A, begun, begun, backlog=PLENTY), chunk=30)
 
         slow = (self.BACKLOG - begun) / 5
+        assert records[str(A)] == pytest.approx((SECONDS - slow) * 30 * 5, rel=0.1)
+
+    def test_it_goes_on_in_the_next_round_without_a_store(self) -> None:
+        """The driver tells the next task what the last one has reported."""
+        kafka = FakeKafka({A: rubbish(PLENTY)})
+        cleanse(kafka, Rates(initial=5), OffsetRange(A, None, 0, backlog=self.BACKLOG))
+        planned = forget(kafka, A)
+
+        _, records = cleanse(kafka, Rates(initial=5), planned, chunk=30)
+
+        slow = (self.BACKLOG - planned.start) / 5
+        assert PLENTY == planned.backlog
         assert records[str(A)] == pytest.approx((SECONDS - slow) * 30 * 5, rel=0.1)
 
     @pytest.mark.parametrize(

@@ -48,6 +48,7 @@ from tests.fakes import (
     make_assignment,
     make_task_config,
 )
+from tests.fakes.driver import forget
 from tests.independent import cleansed, line
 
 A, B = Partition("raw", 0), Partition("raw", 3)
@@ -861,6 +862,33 @@ class TestTruncation:
 
         told = kafka.committed[A]
         assert (12, 7) == (told.offset, OffsetMetadata.parse(told.metadata).cut)
+
+    def test_it_is_noticed_between_two_rounds_without_a_store(self, guarantee: Guarantee) -> None:
+        """The driver tells the next task which record was read last."""
+        kafka = self.kafka(guarantee)
+        kafka.cut(A, 7, [SourceRecord(line(n)) for n in range(70, 90)])
+        forget(kafka, A)
+
+        (receipt,) = run(kafka, guarantee)
+
+        assert (Outcome.BLOCKED, 7) == (receipt.outcome, OffsetMetadata.parse(receipt.metadata).cut)
+        assert expected() == kafka.sink[A]
+
+    def test_a_policy_goes_back_to_the_cut_without_a_store(self, guarantee: Guarantee) -> None:
+        """The driver tells the next task what was counted before the committed offset."""
+        kafka = self.kafka(guarantee)
+        kafka.cut(A, 7)
+        planned = forget(kafka, A, "nearest")
+        kafka.source[A] += [SourceRecord(line(n)) for n in range(70, 72)]
+        task_config, clock = make_task_config(guarantee), FakeClock()
+        clients = FakeClients(kafka, task_config, clock)
+
+        (receipt,) = task.run(
+            make_assignment(task_config, planned), clients, make_parser(task_config), 8, runtime=clock.runtime
+        )
+
+        assert (7, 9) == (receipt.start, receipt.end)
+        assert [*expected(), cleansed(70), cleansed(71)] == kafka.sink[A]
 
     def test_a_new_leader_that_has_everything_blocks_nothing(self, guarantee: Guarantee) -> None:
         """Only the last record counts: the control record behind it may be lost, and its offset reused."""
