@@ -25,6 +25,8 @@ from app.offsets.options import Options
 SECONDS = 4.0
 """The timeout of a connection or an answer. Calls are tried twice, because the server may have closed an idle one."""
 SCHEMES = ("redis", "rediss", "unix")
+UNAVAILABLE = redis.exceptions.ClusterDownError, redis.exceptions.TryAgainError, redis.OutOfMemoryError
+"""The errors of a server that may soon work again. The client has removed their codes from the text."""
 
 # Lua's numbers are exact only up to 2^53, so offsets are compared as text: the longer one is larger.
 SAVE = """
@@ -134,7 +136,7 @@ class RedisOffsets:
         except (redis.ConnectionError, redis.TimeoutError, redis.exceptions.ReadOnlyError, OSError) as error:
             raise Unreachable(f"Redis is not responding while {doing}: {error}") from error
         except redis.ResponseError as error:
-            if str(error).startswith(("LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "MISCONF", "OOM", "BUSY")):
+            if isinstance(error, UNAVAILABLE) or str(error).startswith(("MISCONF", "BUSY")):
                 raise Unreachable(f"Redis is unavailable while {doing}: {error}") from error
             raise NotUsable(f"Redis rejected the request while {doing}: {error}", "check the offset store") from error
 
