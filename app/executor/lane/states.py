@@ -180,8 +180,8 @@ class Ready:
 
     @property
     def dirty(self) -> bool:
-        """Whether there is something to commit: records, or a position behind control records."""
-        return self.ledger.position != self.ledger.committed
+        """Whether records, maybe at offsets of lost control records, or a new position are to be committed."""
+        return self.ledger.position != self.ledger.committed or self.ledger.progress.open.records > 0
 
     def read(self) -> None:
         """

@@ -901,6 +901,27 @@ class TestTruncation:
         assert [*expected(), cleansed(99), cleansed(100)] == kafka.sink[A]
         assert (13, LastRead(13, 1)) == (kafka.committed[A].offset, self.read(kafka))
 
+    def test_a_record_at_the_offset_of_a_lost_control_record_is_committed_in_time(self, guarantee: Guarantee) -> None:
+        """Its lane is not the control lane, which commits anyway. No later record comes to end its transaction."""
+        kafka = FakeKafka({A: source(), B: source()})
+        kafka.leader_epochs = {A: [], B: []}
+        run(kafka, guarantee)
+        kafka.cut(B, 11, [SourceRecord(line(99))])
+        counted = []
+
+        class WatchedConsumer(FakeConsumer):
+            def poll(self, seconds: float, most: int | None = None) -> Chunk | None:
+                counted.append(OffsetMetadata.parse(kafka.committed[B].metadata).counts.records)
+                return super().poll(seconds, most)
+
+        task_config, clock = make_task_config(guarantee), FakeClock()
+        clients = FakeClients(kafka, task_config, clock, consumers=WatchedConsumer)
+        assignment = make_assignment(task_config, OffsetRange(A, 12, 12), OffsetRange(B, 12, 12))
+        task.run(assignment, clients, make_parser(task_config), 8, runtime=clock.runtime)
+
+        assert (11, 12) == (counted[0], counted[-1])
+        assert (12, [*expected(), cleansed(99)]) == (kafka.committed[B].offset, kafka.sink[B])
+
     def test_an_offset_that_a_person_set_is_believed(self, guarantee: Guarantee) -> None:
         """It has no leader epoch."""
         kafka = self.kafka(guarantee)
