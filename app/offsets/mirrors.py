@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from app.errors import CorruptOffset, Fenced
@@ -19,11 +20,15 @@ from app.offsets.registry import open_store
 from app.runtime import REAL, Runtime
 
 Offsets = Mapping[Partition, CommittedOffset]
-Write = Callable[[OffsetStore, Offsets], None]
+Left = dict[Partition, CommittedOffset]
+"""Offsets that are not written yet."""
+Write = Callable[[OffsetStore, Left], None]
 
 # Tools read a mirror every few seconds, so only the newest offset of each partition in this time is written.
 PACE_SECONDS = 1.0
 FIRST_BACKOFF, LAST_BACKOFF = 0.5, 30.0
+FAILURE_SECONDS = 1.0
+"""How long failures may take before a write gives up; a store that is down may need its timeout for each partition."""
 CLOSE_SECONDS = 1.5
 """How long the end of a round or the service waits for the mirrors to write what is pending."""
 
@@ -118,13 +123,14 @@ class Mirror:
             self._news.wait_for(lambda: self._closing, seconds)
 
     def _written(self, offsets: Offsets) -> bool:
-        """Write offsets; on failure keep those without a newer one."""
+        """Write offsets; keep those that failed and have no newer one."""
+        left = dict(offsets)
         try:
             self._store = self._store or self._open_store()
-            self._write(self._store, offsets)
+            self._write(self._store, left)
         except Exception as error:  # noqa: BLE001  # no error of a store may end the mirror
             with self._news:
-                self._waiting = {**offsets, **self._waiting}
+                self._waiting = {**left, **self._waiting}
             self._failed(error)
             return False
         self._succeeded()
@@ -198,30 +204,59 @@ def _mirrors(stores: Iterable[Plugin], context: StoreContext, write: Write) -> M
     return Mirrors([Mirror(each.name, lambda each=each: open_store(each, context), write) for each in stores])  # type: ignore[misc]  # a lambda that remembers its store
 
 
-def write_forward(mirror: OffsetStore, offsets: Offsets) -> None:
+def write_forward(mirror: OffsetStore, left: Left) -> None:
     """Write offsets; if the mirror is ahead, leave it to the driver, which knows the store."""
-    for partition, at in offsets.items():
-        try:
-            mirror.save(partition, at.offset, at.metadata)
-        except Fenced:
-            continue
-        except CorruptOffset:
-            mirror.reset(partition, at.offset, at.metadata)
+    _write_each(left, partial(_save, mirror))
 
 
-def put_right(mirror: OffsetStore, offsets: Offsets, truth: OffsetStore) -> None:
+def put_right(mirror: OffsetStore, left: Left, truth: OffsetStore) -> None:
     """
     Write offsets that the mirror has not reached, and set back those ahead of the store.
 
     Tasks continue meanwhile, so a mirror ahead of these offsets may be correct. Tasks write only committed offsets: a
     mirror is wrong only if it is ahead of an offset loaded from the store after it.
     """
-    found = mirror.load(offsets, stable=False)
-    ahead = [each for each, at in found.items() if at.corrupt or at.offset > offsets[each].offset]
+    found = mirror.load(left, stable=False)
+    ahead = [each for each, at in found.items() if at.corrupt or at.offset > left[each].offset]
     later = truth.load(ahead, stable=True) if ahead else {}
-    for partition in ahead:
-        right = later.get(partition)
-        if right is not None and (found[partition].corrupt or found[partition].offset > right.offset):
+
+    def write(partition: Partition, at: CommittedOffset) -> None:
+        stored, right = found.get(partition), later.get(partition)
+        if stored is None or (partition not in ahead and stored.offset < at.offset):
+            _save(mirror, partition, at)
+        elif right is not None and (stored.corrupt or stored.offset > right.offset):
             mirror.reset(partition, right.offset, right.metadata)
-    behind = {each: at for each, at in offsets.items() if each not in found or found[each].offset < at.offset}
-    write_forward(mirror, {each: at for each, at in behind.items() if each not in ahead})
+
+    _write_each(left, write)
+
+
+def _write_each(left: Left, write: Callable[[Partition, CommittedOffset], None]) -> None:
+    """
+    Write each offset. What fails stays in `left`, behind the others, so that it cannot hold them up for ever.
+
+    Raises the first error at the end, or once failures have taken too long: the whole store may be down.
+    """
+    errors: list[Exception] = []
+    seconds = 0.0
+    for partition, at in tuple(left.items()):
+        began = REAL.monotonic()
+        del left[partition]
+        try:
+            write(partition, at)
+        except Exception as error:  # noqa: BLE001  # no error of one partition may keep the others from the mirror
+            left[partition] = at
+            errors.append(error)
+            seconds += REAL.monotonic() - began
+            if seconds > FAILURE_SECONDS:
+                break
+    if errors:
+        raise errors[0]
+
+
+def _save(mirror: OffsetStore, partition: Partition, at: CommittedOffset) -> None:
+    try:
+        mirror.save(partition, at.offset, at.metadata)
+    except Fenced:
+        pass
+    except CorruptOffset:
+        mirror.reset(partition, at.offset, at.metadata)

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator
 import pytest
 import structlog
 
-from app.errors import Unreachable
+from app.errors import Transient, Unreachable
 from app.events import MIRROR_CAUGHT_UP, MIRROR_FAILING
 from app.model import CommittedOffset, Partition
 from app.offsets import mirrors
-from app.offsets.contract import StoreContext
-from app.offsets.mirrors import Mirror, Mirrors, put_right, write_forward
+from app.offsets.contract import OffsetStore, StoreContext
+from app.offsets.mirrors import Mirror, Mirrors, Write, put_right, write_forward
 from app.offsets.none import NoOffsets
 from tests.support.waiting import until
 
@@ -250,3 +250,69 @@ def test_corrupt_content_of_a_mirror_is_replaced() -> None:
     put_right(server, {A: CommittedOffset(5)}, MainStore(p0=5))
 
     assert {A: CommittedOffset(5)} == NoOffsets.load(server, [A], stable=True)
+
+
+class PartlyDown(FailingStore):
+    """A mirror that cannot store one partition, where it holds something other than an offset."""
+
+    def load(self, partitions: Iterable[Partition], *, stable: bool) -> dict[Partition, CommittedOffset]:
+        return {**super().load(partitions, stable=stable), A: CommittedOffset.not_readable("not an offset")}
+
+    def save(self, partition: Partition, offset: int, metadata: str) -> None:
+        self._refuse(partition)
+        super().save(partition, offset, metadata)
+
+    def reset(self, partition: Partition, offset: int, metadata: str) -> None:
+        self._refuse(partition)
+        super().reset(partition, offset, metadata)
+
+    def _refuse(self, partition: Partition) -> None:
+        if partition == A:
+            raise Transient(A, "the server does not answer")
+
+
+def write_as_the_driver(mirror: OffsetStore, left: dict[Partition, CommittedOffset]) -> None:
+    put_right(mirror, left, MainStore(p0=5, p1=6))
+
+
+@pytest.mark.parametrize("write", [write_forward, write_as_the_driver])
+class TestPartlyDown:
+    """One partition whose offset cannot be written does not keep the others from the mirror."""
+
+    def test_only_what_failed_is_left(self, write: Write) -> None:
+        server, left = PartlyDown(), {A: CommittedOffset(5), B: CommittedOffset(6)}
+
+        with pytest.raises(Transient, match="raw-0"):
+            write(server, left)
+
+        assert {A: CommittedOffset(5)} == left
+        assert [(B, 6)] == server.saves
+
+    def test_a_slow_failure_is_the_last_one_but_comes_last_the_next_time(
+        self, write: Write, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A store that is down costs one timeout, not one for each partition."""
+        monkeypatch.setattr(mirrors, "FAILURE_SECONDS", -1.0)
+        server, left = PartlyDown(), {A: CommittedOffset(5), B: CommittedOffset(6)}
+
+        with pytest.raises(Transient, match="raw-0"):
+            write(server, left)
+        assert ([], [B, A]) == (server.saves, list(left))
+        with pytest.raises(Transient, match="raw-0"):
+            write(server, left)
+
+        assert ([(B, 6)], [A]) == (server.saves, list(left))
+
+    def test_only_what_failed_is_tried_again(self, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The mirror keeps it, and says why."""
+        monkeypatch.setattr(mirrors, "FIRST_BACKOFF", 0.01)
+        server = PartlyDown()
+        made = Mirrors([Mirror("fake", lambda: server, write)])
+
+        made.put_all({A: CommittedOffset(5), B: CommittedOffset(6)})
+        until(lambda: made.failures >= 2)
+        (status,) = made.status
+        made.close()
+
+        assert "raw-0: the server does not answer" == status.error
+        assert [(B, 6)] == server.saves
