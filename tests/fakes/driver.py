@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from types import SimpleNamespace
-from typing import cast
 
 from app.config import Config, load
 from app.cures import KafkaTools
@@ -17,7 +15,6 @@ from app.errors import NotAllowed, NotUsable
 from app.facts import BrokerFacts, TopicFacts
 from app.kafka.backend import PLAIN
 from app.kafka.clients import TaskClients
-from app.kafka.consumer import TaskConsumer
 from app.model import (
     Assignment,
     CommittedOffset,
@@ -336,8 +333,7 @@ def forget(kafka: FakeKafka, partition: Partition, out_of_range: str = "error") 
     policy = StartPolicy("error", out_of_range, keeps=False)
     planned = decide(at, policy, first_seen=None, had_offset_in=None, is_new=False, cut=None)
     task_config = make_task_config(Guarantee.AT_LEAST_ONCE, offset_store=Plugin("none"))
-    consumer = cast("TaskConsumer", SimpleNamespace(client=None))
-    store = TaskClients(task_config, PLAIN, ranges=[planned]).offsets(consumer)
+    store = TaskClients(task_config, PLAIN, ranges=[planned]).offsets()
     kafka.committed = dict(store.load([partition], stable=True))
     return planned
 
