@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from parsers.contract import Parser
 from parsers.errors import ParserOptionError, hint
-from parsers.fields.checks import TESTS, Test, check_of
+from parsers.fields.checks import TESTS, Network, Test, check_of
 from parsers.keys import cut, pattern_of
 
 
@@ -35,6 +35,9 @@ class LineFilter:
 
     def drops(self, lines: pa.BinaryArray) -> NDArray[np.bool_]:
         found = cut(lines, self._pattern)
+        # A text has an IPv6 address in brackets.
+        if isinstance(self._test, Network) and pc.any(pc.starts_with(found, "[")).as_py():
+            found = pc.replace_substring_regex(found, r"\A\[([^\]]*)\]\z", r"\1")
         passes: NDArray[np.bool_] = pc.and_(found.is_valid(), self._test.accepted(found.fill_null(b""))).to_numpy(
             zero_copy_only=False
         )

@@ -44,6 +44,19 @@ def test_drop_and_keep_are_opposites(field: str, check: dict[str, object], passe
     assert [not each for each in passes] == dropped(field, check, keeps=True)
 
 
+def test_an_address_in_brackets_is_in_its_network() -> None:
+    """A text has an IPv6 address in brackets, which other checks see; those of other lines stay as they are."""
+    lines = [b"1|2|3|%b:80|u" % each for each in (b"[2001:db8::1]", b"[2001:db9::1]", b"10.0.0.1")]
+    batch = pa.array([*lines, b""], pa.binary())
+
+    def passed(check: Mapping[str, object]) -> list[bool]:
+        return [not each for each in LineFilter(PARSER, "destip", check, keeps=True).drops(batch)]
+
+    assert [True, False, False, False] == passed({"network": "2001:db8::/32"})
+    assert [False, True, True, False] == passed({"network": ["2001:db9::/32", "10.0.0.0/8"]})
+    assert [True, False, False, False] == passed({"one-of": ["[2001:db8::1]", "2001:db9::1"]})
+
+
 @given(st.lists(st.integers(0, 99), max_size=20), st.integers(0, 9), st.integers(0, 3))
 def test_a_batch_is_filtered_as_its_lines_are(numbers: list[int], digit: int, skipped: int) -> None:
     """Also a part of an array."""
