@@ -25,7 +25,13 @@ _DIGITS = 12
 
 
 def time_of(milliseconds: int) -> str:
-    moment = EPOCH + timedelta(milliseconds=milliseconds)
+    """Write a time as ISO 8601; `-` if it is -1, which in Kafka means none. A record may bear one that is no date."""
+    if milliseconds == -1:
+        return "-"
+    try:
+        moment = EPOCH + timedelta(milliseconds=milliseconds)
+    except OverflowError:
+        return f"{milliseconds} ms"
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 

@@ -77,7 +77,7 @@ def _counted(topic: str, found: Statistics) -> View:
         columns=("REASON", "#COUNT", "#PERCENT"),
         rows=found.rows(),
         value={"version": 1} | value | {"reasons": dict(found.reasons), "source_topics": dict(found.topics)},
-        footer=f"{found.total} dead letters" + (f", from {first} to {last}" if found.total else ""),
+        footer=f"{found.total} dead letters" + (f", from {first} to {last}" if first else ""),
     )
 
 

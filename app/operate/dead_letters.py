@@ -15,7 +15,7 @@ from app.driver.clients import Topics
 from app.headers import ERRORS, as_text, ours, whole_number
 from app.model import Partition, Watermarks, partitions_of
 from app.operate.reading import Reader, Span, read, span_between, text_of, whole
-from app.records import Record
+from app.records import NO_TIMESTAMP, Record
 
 NO_REASON = "(no reason)"
 """The reason of a record without error headers."""
@@ -176,8 +176,9 @@ class Statistics:
             at = letter.record.timestamp
             counted.reasons[letter.reason] += 1
             counted.topics[letter.errors.get("topic", "")] += 1
-            counted.first = at if counted.first is None else min(counted.first, at)
-            counted.last = at if counted.last is None else max(counted.last, at)
+            if at != NO_TIMESTAMP:
+                counted.first = at if counted.first is None else min(counted.first, at)
+                counted.last = at if counted.last is None else max(counted.last, at)
         return counted
 
     def rows(self) -> Sequence[tuple[str, int, float]]:

@@ -38,6 +38,14 @@ def test_a_time_can_be_written_in_several_ways(text: str) -> None:
     assert time_of(1_795_327_923_123) == "2026-11-22T06:12:03.123Z"
 
 
+@pytest.mark.parametrize(
+    ("milliseconds", "shown"), [(-1, "-"), (2**63 - 1, "9223372036854775807 ms"), (-(10**15), "-1000000000000000 ms")]
+)
+def test_a_timestamp_that_is_no_date(milliseconds: int, shown: str) -> None:
+    """A producer may write any, such as microseconds; -1 is Kafka's word for none."""
+    assert shown == time_of(milliseconds)
+
+
 def test_the_first_milliseconds_that_are_a_time() -> None:
     assert milliseconds_of("1" + 11 * "0") == 10**11
 

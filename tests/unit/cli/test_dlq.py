@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -92,13 +94,44 @@ def test_one_is_shown_with_its_headers(tmp_path: Path, monkeypatch: pytest.Monke
     assert (1, "", told) == (nowhere.exit_code, nowhere.stdout, nowhere.stderr)
 
 
+@pytest.mark.parametrize(
+    ("stamps", "times", "said"),
+    [
+        (
+            (2**63 - 1, 0),
+            ["9223372036854775807 ms", "1970-01-01T00:00:00.000Z"],
+            ["from 1970-01-01T00:00:00.000Z to 9223372036854775807 ms"],
+        ),
+        ((-1, 0), ["-", "1970-01-01T00:00:00.000Z"], ["from 1970-01-01T00:00:00.000Z to 1970-01-01T00:00:00.000Z"]),
+        ((-1, -1), ["-", "-"], []),
+    ],
+)
+def test_a_dead_letter_has_any_timestamp(
+    stamps: Sequence[int], times: list[str], said: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its producer chooses it: one that is no date is shown as it is, and a missing one is no part of the range."""
+    monkeypatch.setattr(sys.modules["app.cli.dlq"], "_dead_letters", lambda _: Many(2, stamps))
+
+    def lines(*arguments: str) -> list[str]:
+        done = CliRunner().invoke(main, ["dlq", *arguments, "-c", str(file_of(GOOD, tmp_path))])
+        assert 0 == done.exit_code, done.output
+        return done.stdout.splitlines()
+
+    assert times == [re.split(" {2,}", each)[1] for each in lines("ls")[1:-1]]
+    assert times == [re.split(" {2,}", lines("show", f"0@{n}")[3])[1] for n in (0, 1)]
+    assert ["2 dead letters", *said] == lines("stats")[-1].split(", ")
+
+
 class Many:
     """A topic with so many dead letters."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, stamps: Sequence[int] = range(99)) -> None:
         self._letters = [
-            Letter.of(Record(Partition("dead", 0), n, n, None, b"", [("own", b"1")])) for n in range(count)
+            Letter.of(Record(Partition("dead", 0), n, stamps[n], None, b"", [("own", b"1")])) for n in range(count)
         ]
+
+    def chosen(self, _selection: object) -> list[Letter]:
+        return self._letters
 
     def newest(self, _selection: object, limit: int) -> list[Letter]:
         return self._letters[-limit:]
