@@ -20,8 +20,10 @@ _PART = re.compile(rf"\s*{_NUMBER}\s*([a-z]+)\s*")
 # As in kafka-consumer-groups: days, hours, minutes and seconds of ISO 8601, whose M before the T is a month.
 _ISO = re.compile(rf"P(?:{_NUMBER}D)?(?:T(?:{_NUMBER}H)?(?:{_NUMBER}M)?(?:{_NUMBER}S)?)?")
 _AGO = re.compile(r"\s*(.*\S)\s+ago\s*")
-# Milliseconds of the last 50 years have 12 digits at least. Fewer are a date or seconds, which would mean 1970.
-_DIGITS = 12
+# From 1973 to 2286. Fewer are a date or seconds, more are a date with its time, or microseconds.
+_MILLISECONDS = range(10**11, 10**13)
+_MINUTES = range(2000 * 10**8, 2100 * 10**8)  # YYYYMMDDhhmm, which would mean 1976
+_YEAR = 31_556_952_000  # in milliseconds
 
 
 def time_of(milliseconds: int) -> str:
@@ -54,10 +56,12 @@ def milliseconds_of(text: str) -> int:
 
 
 def _since_the_epoch(text: str) -> int:
-    if int(text) > 0 and len(text) < _DIGITS:
-        msg = f"{text} milliseconds after the epoch is in {time_of(int(text))[:4]}: write 2026-11-22, or milliseconds"
+    found = int(text)
+    if found and (found not in _MILLISECONDS or found in _MINUTES):
+        year = 1970 + found // _YEAR
+        msg = f"{text} milliseconds after the epoch is in {year}: write 2026-11-22, or milliseconds"
         raise ValueError(msg)
-    return int(text)
+    return found
 
 
 def assumed(text: str) -> str:

@@ -50,6 +50,11 @@ def test_the_first_milliseconds_that_are_a_time() -> None:
     assert milliseconds_of("1" + 11 * "0") == 10**11
 
 
+@pytest.mark.parametrize("milliseconds", [0, 200 * 10**9 - 1, 210 * 10**9, 10**13 - 1])
+def test_other_milliseconds_are_taken(milliseconds: int) -> None:
+    assert milliseconds == milliseconds_of(str(milliseconds))
+
+
 @pytest.mark.parametrize(
     ("text", "seconds"), [("10 minutes ago", 600), ("1h ago", 3_600), ("2 days  ago", 172_800), ("PT1H ago", 3_600)]
 )
@@ -66,10 +71,14 @@ def test_how_long_ago(text: str, seconds: int) -> None:
         ("soon ago", "'soon' is not a duration"),
         ("1795327923", "1795327923 milliseconds after the epoch is in 1970: write 2026-11-22"),
         ("20261122", "is in 1970"),
+        ("202611220600", "is in 1976"),
+        ("20261122060000", "20261122060000 milliseconds after the epoch is in 2612: write 2026-11-22"),
+        ("1795327923123000", "is in 58861"),
+        ("1795327923123000000", "is in 56893647"),
     ],
 )
 def test_what_is_no_time(text: str, answer: str) -> None:
-    """Seconds since the epoch, or a date without dashes, would silently mean 1970."""
+    """Seconds, micro- and nanoseconds since the epoch, or a date without dashes, would silently mean another year."""
     with pytest.raises(ValueError, match=f"^{answer}" if answer[0] == "'" else answer):
         milliseconds_of(text)
 
