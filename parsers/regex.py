@@ -169,9 +169,9 @@ def _with_only(pattern: str, names: Sequence[str]) -> str:
     """Return the pattern with these groups only: RE2's time grows with their number."""
     groups = _groups(pattern)
     others = "|".join(name for name in groups if name not in names)
-    smaller = re.sub(rf"\(\?P?<(?:{others})>", "(?:", pattern) if others else pattern
     # A text like a group's can be part of a class or follow a backslash.
-    return smaller if _groups(smaller) == [name for name in groups if name in names] else pattern
+    is_text = len(re.findall(r"\(\?P?<", pattern)) != len(groups)
+    return re.sub(rf"\(\?P?<(?:{others})>", "(?:", pattern) if others and not is_text else pattern
 
 
 def _without_line_ends(lines: pa.BinaryArray) -> pa.BinaryArray:

@@ -33,8 +33,8 @@ _ENDLESS = sre.MAXREPEAT
 _MOST_NODES = 2_000
 _MOST_GROUPS = 31
 """Each has two bits in the marks of a step, which are 63 bits."""
-# Python reads these otherwise than RE2: a POSIX class, and a repetition without a lower bound.
-_OTHERWISE = re.compile(r"\[\[?:|\{,")
+# Python reads these otherwise than RE2: a POSIX class, and a repetition without a lower bound or with a leading zero.
+_OTHERWISE = re.compile(r"\[\[?:|\{,|\{(?:[0-9]+,)?0[0-9]")
 
 
 class Automaton(NamedTuple):
@@ -81,10 +81,13 @@ class _Nodes:
     """The expression as nodes, each built after those that follow it. Node 0 is the end of the line."""
 
     def __init__(self, pattern: str, groups: Sequence[str]) -> None:
-        parsed = parser.parse(re.sub(r"\(\?<(?=[A-Za-z_])", "(?P<", pattern).encode())
+        written, named = re.subn(r"\(\?P?<", "(?P<", pattern)
+        parsed = parser.parse(written.encode())
         items = list(parsed)
         whole = [(sre.AT, sre.AT_BEGINNING), (sre.AT, sre.AT_END)]
-        if items[:1] + items[-1:] != whole or parsed.state.flags & ~re.DOTALL:
+        # A text like a group's can be part of a class or follow a backslash.
+        is_text = named != len(parsed.state.groupdict)
+        if items[:1] + items[-1:] != whole or parsed.state.flags & ~re.DOTALL or is_text:
             raise _NotOnePass
         self._numbers: Mapping[int, int] = {parsed.state.groupdict[name]: n for n, name in enumerate(groups)}
         self._nodes = [_Node(0, 0, [])]
@@ -104,7 +107,8 @@ class _Nodes:
     def _item(self, kind: Any, detail: Any, after: int, *, dot_all: bool) -> int:  # noqa: ANN401  # of Python's parser
         match kind:
             case sre.LITERAL | sre.NOT_LITERAL | sre.ANY | sre.IN:
-                return self._add(_bytes(kind, detail, dot_all=dot_all), after=[after])
+                if found := _bytes(kind, detail, dot_all=dot_all):
+                    return self._add(found, after=[after])
             case sre.SUBPATTERN:
                 number, on, off, inner = detail
                 return self._group(number, on, off, inner, after, dot_all=dot_all)

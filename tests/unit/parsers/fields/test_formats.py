@@ -200,6 +200,25 @@ def test_a_pattern_in_a_class_is_left_alone() -> None:
 
 
 @pytest.mark.parametrize(
+    ("pattern", "line", "cleansed"),
+    [
+        (r"^\(?<pri>(?P<a>.*)$", b"<pri>x", b"x"),
+        (r"^(?P<b>[0-9]+) \(?<b>(?P<a>.*)$", b"1 <b>x", b"x"),
+        (r"^[(?<a-z]+ (?P<a>[0-9]+)$", b"ab< 1", b"1"),
+        (r"^[(?<a-z]+ (?P<a>[0-9]+)$", b"abP 1", None),
+        (r"^(?P<a>[0-9]{02})$", b"1{02}", b"1{02}"),
+        (r"^(?P<a>[0-9]{1,02})$", b"1", None),
+        (r"^x[^\x00-\xff](?P<a>[0-9])$", b"x1", None),
+    ],
+)
+def test_a_rare_pattern_means_the_same_to_both_engines(pattern: str, line: bytes, cleansed: bytes | None) -> None:
+    """A text like a group's, a repetition with a leading zero, which is a text, and a class without a byte."""
+    outcome = one(Regex, {"pattern": pattern, "output": "{a}"}, line)
+
+    assert outcome == cleansed or (cleansed is None and outcome[0] == "no_match")
+
+
+@pytest.mark.parametrize(
     ("pattern", "is_one_pass"),
     [
         (FORMATS["combined"], True),
@@ -211,6 +230,12 @@ def test_a_pattern_in_a_class_is_left_alone() -> None:
         (r"^(?P<a>x\b)$", False),
         ("^(?P<a>[[:alpha:]]+)$", False),
         ("^(?P<a>x{,2})$", False),
+        (r"^\\(?P<a>x{0,10})$", True),
+        (r"^\(?<b>(?P<a>x)$", False),
+        ("^[(?<b](?P<a>x)$", False),
+        ("^(?P<a>x{02})$", False),
+        ("^(?P<a>x{0,02})$", False),
+        (r"^(?P<a>x)[^\x00-\xff]$", False),
         ("^(?P<a>(?:x*)*)$", False),
         ("^(?P<a>(?:xyz){700})$", False),
     ],
@@ -224,6 +249,7 @@ def test_what_a_kernel_can_match(pattern: str, is_one_pass: bool) -> None:
 
 ATOMS = st.sampled_from(
     ["a", "b", "é", ".", r"\d", r"\s", r"\S", r"\W", "[ab]", "[^a]", "[^a\n]", "[a-c1]", r"[\w-]", r"\x00", r"\."]
+    + ["[(?<a-z]", r"\(?<x>", r"[^\x00-\xff]"]
 )
 
 
@@ -238,7 +264,7 @@ PATTERNS = st.recursive(
     lambda inner: (
         st.lists(inner, min_size=1, max_size=3).map("".join)
         | inner.map(lambda each: f"(@{each})")
-        | st.tuples(inner, st.sampled_from(["*", "+", "?", "{2}", "{1,2}", "*?", "??"])).map(
+        | st.tuples(inner, st.sampled_from(["*", "+", "?", "{2}", "{1,2}", "{02}", "*?", "??"])).map(
             lambda p: f"(?:{p[0]}){p[1]}"
         )
         | st.tuples(inner, inner).map(lambda pair: f"(?:{pair[0]}|{pair[1]})")
