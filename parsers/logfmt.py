@@ -1,9 +1,10 @@
 """
 Lines of `key=value` pairs, as Go's and Heroku's loggers write them. A value in double quotes may hold blanks.
 
-In quotes, a backslash stands before a quote or a backslash, or with n, r or t for a line ending or a tab. A key without
-a value, and one that is missing, is an empty field. The reasons of the format, beside those of `parsers.fields`:
-`not_logfmt`, and `duplicate` for a key that is read and there twice.
+In quotes, a backslash begins an escape as Go writes it: a quote, a backslash, one of `abfnrtv`, `x` with two hexadecimal
+digits for a byte, `u` with four or `U` with eight for a character. A key without a value, and one that is missing, is an
+empty field. The reasons of the format, beside those of `parsers.fields`: `not_logfmt`, also for any other escape, and
+`duplicate` for a key that is read and there twice.
 """
 
 from __future__ import annotations
@@ -19,9 +20,14 @@ from parsers.fields.formats import Cells, RefusedLine, cells_by_line
 from parsers.fields.layout import FieldOptions, Named, build, named, names_of
 
 REASONS = ("not_logfmt", "duplicate")
-_PAIR = re.compile(rb'[ \t]*([^ \t="]+)(?:=(?:"((?:[^"\\]|\\.)*)"|([^ \t"]*)))?(?:[ \t]+|\Z)', re.DOTALL)
-_ESCAPE = re.compile(rb"\\(.)", re.DOTALL)
-_MEANINGS = {b"n": b"\n", b"r": b"\r", b"t": b"\t"}
+# What follows a backslash. No code is that of half a surrogate pair.
+_CODE = (
+    rb'["\\abfnrtv]|x[0-9A-Fa-f]{2}|u(?![Dd][89A-Fa-f])[0-9A-Fa-f]{4}'
+    rb"|U(?!0000[Dd][89A-Fa-f])00(?:0[0-9A-Fa-f]|10)[0-9A-Fa-f]{4}"
+)
+_PAIR = re.compile(rb'[ \t]*([^ \t="]+)(?:=(?:"((?:[^"\\]|\\(?:%b))*)"|([^ \t"]*)))?(?:[ \t]+|\Z)' % _CODE)
+_ESCAPE = re.compile(rb"\\(%b)" % _CODE)
+_CONTROLS = bytes.maketrans(b"abfnrtv", b"\a\b\f\n\r\t\v")
 
 
 class Logfmt(FieldParser):
@@ -89,4 +95,7 @@ def pairs_of(line: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _meaning(found: re.Match[bytes]) -> bytes:
-    return _MEANINGS.get(found[1], found[1])
+    code = found[1]
+    if len(code) == 1:
+        return code.translate(_CONTROLS)
+    return bytes.fromhex(code[1:].decode()) if code.startswith(b"x") else chr(int(code[1:], 16)).encode()
