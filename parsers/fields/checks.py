@@ -7,6 +7,7 @@ their times, methods and networks.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
@@ -101,6 +102,10 @@ class Matches:
         return pc.match_substring_regex(values, self._pattern)
 
 
+# Python reads more of ISO 8601, such as weeks, and no lower-case z.
+_RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:[0-5]\d)")
+
+
 class Time(_OfDistinct):
     """The value is a time in a format of Python's `strptime`, or `rfc3339`. A format with a zone requires the zone."""
 
@@ -125,7 +130,7 @@ class Time(_OfDistinct):
         try:
             text = value.decode("ascii")
             if self._is_rfc3339:
-                return "T" in text.upper() and datetime.fromisoformat(text).tzinfo is not None
+                return bool(_RFC3339.fullmatch(text) and datetime.fromisoformat(text.upper()))
             datetime.strptime(self._prefix + text, self._format)  # noqa: DTZ007
         except ValueError:
             return False
