@@ -31,7 +31,7 @@ def test_an_outage_is_no_mistake(answer: str, error: type[Exception], monkeypatc
     store = RedisOffsets(StoreContext("group", {}), url="redis://nowhere")
 
     def refuse(*_: object) -> None:
-        raise redis.connection.DefaultParser.parse_error(answer)
+        raise redis.connection.DefaultParser.parse_error(answer)  # type: ignore[no-untyped-call]
 
     monkeypatch.setattr(redis.Redis, "hmget", refuse)
 
