@@ -1,10 +1,10 @@
 """
 Lines of `key=value` pairs, as Go's and Heroku's loggers write them. A value in double quotes may hold blanks.
 
-In quotes, a backslash begins an escape as Go writes it: a quote, a backslash, one of `abfnrtv`, `x` and two hexadecimal
-digits for a byte, `u` and four or `U` and eight for a character. A key without a value, and one that is missing, is an
-empty field. The reasons of the format, beside those of `parsers.fields`: `not_logfmt`, also for any other escape, and
-`duplicate` for a key that is read and there twice.
+In quotes, a backslash begins an escape as Go writes it: a quote, a backslash, one of `abfnrtv`, `x` with two
+hexadecimal digits for a byte, `u` with four or `U` with eight for a character. A key without a value, and one that is
+missing, is an empty field. The reasons of the format, beside those of `parsers.fields`: `not_logfmt`, also for any
+other escape, and `duplicate` for a key that is read and there twice.
 """
 
 from __future__ import annotations

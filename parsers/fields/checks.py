@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Protocol, cast
@@ -115,16 +115,16 @@ class Time(_OfDistinct):
             raise ParserOptionError(msg)
         self.expected = f"not a time in the format {form}"
         # Without a year, strptime takes 1900, in which 29 February is no day.
-        self._prefix, self._format = (
-            ("", form) if "%Y" in form or "%y" in form or "%c" in form else ("2000 ", f"%Y {form}")
-        )
+        has_year = re.search("%[YyGcx]", form.replace("%%", ""))
+        self._prefix, self._format = ("", form) if has_year else ("2000 ", f"%Y {form}")
         self._is_rfc3339 = form == "rfc3339"
         try:
-            datetime.strptime("", self._format)  # noqa: DTZ007  # the answer is not used
-        except ValueError as error:
-            if "does not match format" not in str(error) and not self._is_rfc3339:
-                msg = f"time: {error}"
-                raise ParserOptionError(msg) from error
+            # Some mistakes show only with a time that has the format.
+            text = datetime(2000, 2, 29, tzinfo=UTC).strftime(self._format)
+            datetime.strptime(text, self._format)  # noqa: DTZ007  # the answer is not used
+        except (ValueError, re.error) as error:
+            msg = f"time: {error}"
+            raise ParserOptionError(msg) from error
 
     def accepts(self, value: bytes) -> bool:
         try:

@@ -11,6 +11,9 @@ from parsers.fields.layout import Form, Layout, Piece
 
 # The text between two fields separates them if it contains a character that no number or IPv4 address contains.
 _DIVIDER = re.compile(rb"[^][]*[^][0-9.][^][]*")
+_TEXT = r'(?:[^"\\]|\\.)*'
+MEMBERS = rf'\A\{{(?:"{_TEXT}":(?:"{_TEXT}"|[^",}}]*),)'
+"""How the pattern of a member of a JSON object begins, and no other."""
 _CHECKED = {Form.CLEAN: "[0-9]*", Form.ADDRESS: r"(?:\[[^\]]*\]|[0-9.]*)"}
 
 
@@ -32,11 +35,9 @@ def output_fields(layout: Layout) -> dict[str, str]:
 
 def _member(layout: Layout, wanted: Piece) -> str:
     """Return the pattern of a member of a JSON object, which holds only texts and numbers."""
-    text = r'(?:[^"\\]|\\.)*'
-    member = f'"{text}":(?:"{text}"|[^",}}]*),'
     place = [piece for piece in layout.pieces if piece.form is not Form.LITERAL].index(wanted)
-    quote, value = ("", "[^,}]*") if wanted.form is Form.CLEAN else ('"', text)
-    return rf'\A\{{(?:{member}){{{place}}}"{layout.fields[wanted.field]}":{quote}(?P<{FIELD}>{value}){quote}'
+    quote, value = ("", "[^,}]*") if wanted.form is Form.CLEAN else ('"', _TEXT)
+    return rf'{MEMBERS}{{{place}}}"{layout.fields[wanted.field]}":{quote}(?P<{FIELD}>{value}){quote}'
 
 
 def _columns(layout: Layout) -> list[list[Piece]]:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from parsers.csv_lines import CsvLines
 from parsers.errors import ParserOptionError
 from parsers.filters import LineFilter
 from parsers.idc_access_log import IdcAccessLog
@@ -55,6 +56,25 @@ def test_an_address_in_brackets_is_in_its_network() -> None:
     assert [True, False, False, False] == passed({"network": "2001:db8::/32"})
     assert [False, True, True, False] == passed({"network": ["2001:db9::/32", "10.0.0.0/8"]})
     assert [True, False, False, False] == passed({"one-of": ["[2001:db8::1]", "2001:db9::1"]})
+
+
+@pytest.mark.parametrize(
+    ("check", "passes"),
+    [
+        ({"one-of": ['a"b', "C:\\x", "é"]}, [True, True, False, True, False, False]),
+        ({"matches": "t$"}, [False, False, False, False, True, False]),
+        ({"matches": r"\t$"}, [False, False, True, False, False, False]),
+        ({"matches": r"\\"}, [False, True, False, False, False, False]),
+    ],
+)
+def test_a_check_sees_a_member_without_escapes(check: dict[str, object], passes: list[bool]) -> None:
+    """Lines that are JSON have escapes, which are no part of the field."""
+    parser = CsvLines(fields=["a", "b"], output=["b", "a"], output_format="json")
+    lines = [b'"a""b",\\', b"C:\\x,", b"a\t,t", "é,".encode(), b"t,", b","]
+    values = parser.parse(pa.array(lines, pa.binary())).values
+    batch = pa.array([*values.to_pylist(), b"{}"], pa.binary())
+
+    assert [*passes, False] == LineFilter(parser, "a", check, keeps=False).drops(batch).tolist()
 
 
 @given(st.lists(st.integers(0, 99), max_size=20), st.integers(0, 9), st.integers(0, 3))
