@@ -71,6 +71,9 @@ class FlushedDelivery:
 class CallbackDelivery(FlushedDelivery):
     """Learns of failures by a callback; confluent-kafka handles successes in C."""
 
+    # Not inherited: confluent-kafka may call back with a fatal error pending, and Python then searches no base class.
+    undelivered: KafkaError | None = None
+
     def __init__(self, make: MakeClient) -> None:
         super().__init__(lambda _: make({"on_delivery": self._remember, "delivery.report.only.error": True}))
 

@@ -160,15 +160,12 @@ class Writer:
             raise of_writing(self._root(raised(error)), self._partition, doing) from error.with_traceback(None)
 
     def _root(self, error: KafkaException) -> KafkaException:
-        """Return the reason for a lost transaction: `produce` reports only the loss, other calls give the reason."""
-        code = error_of(error).code()
+        """Return the reason for a fatal error, which `produce` does not tell, but taking reports does."""
         try:
-            if code == KafkaError._FATAL:  # noqa: SLF001
-                self._client.abort_transaction(1.0)
-            elif code == KafkaError._STATE:  # noqa: SLF001
-                self._client.begin_transaction()
-        except KafkaException as reason:
-            return reason
+            if error_of(error).code() == KafkaError._FATAL:  # noqa: SLF001
+                self._delivery.serve(0)
+        except (KafkaException, SystemError) as reason:
+            return raised(reason)
         return error
 
     def _close(self) -> None:
@@ -373,6 +370,18 @@ class TransactionalWriter(Writer):
                 self._client.abort_transaction(ABORT_SECONDS)
             self._open = False
         self._close()
+
+    def _root(self, error: KafkaException) -> KafkaException:
+        """Return the reason for a lost transaction: `produce` reports only the loss, other calls give the reason."""
+        code = error_of(error).code()
+        try:
+            if code == KafkaError._FATAL:  # noqa: SLF001
+                self._client.abort_transaction(1.0)
+            elif code == KafkaError._STATE:  # noqa: SLF001
+                self._client.begin_transaction()
+        except KafkaException as reason:
+            return reason
+        return error
 
     def _raise_if_lost(self) -> None:
         try:

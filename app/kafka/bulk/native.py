@@ -100,6 +100,7 @@ event_error = _function("event_error", c_int, c_void_p)
 event_error_string = _function("event_error_string", c_char_p, c_void_p)
 event_destroy = _function("event_destroy", None, c_void_p)
 waiting = _function("outq_len", c_int, c_void_p)
+_fatal_error = _function("fatal_error", c_int, c_void_p, c_char_p, c_size_t)
 
 
 def handle(client: Consumer | Producer) -> int:
@@ -133,6 +134,13 @@ def error_of_message(message: int) -> KafkaError:
 
 def error_of_event(event: int) -> KafkaError:
     return KafkaError(event_error(event), _text(event_error_string(event)))
+
+
+def fatal_error(client: int) -> KafkaError | None:
+    """Return why a client has failed for good; None if it has not."""
+    text = c.create_string_buffer(512)
+    code = _fatal_error(client, text, len(text))
+    return KafkaError(code, _text(text.value)) if code else None
 
 
 def headers_of(message: int) -> list[tuple[str, bytes | None]]:

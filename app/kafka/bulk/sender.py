@@ -17,6 +17,7 @@ from app.kafka.sender import Sender, Targets
 from app.records import DeadLetters, Lines, OutgoingRecord
 from parsers.compiled.buffers import Buffers
 
+PURGED = KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT  # noqa: SLF001  # librdkafka's own codes are private
 _PRODUCEVA = native.address(native.produceva)
 
 
@@ -157,9 +158,14 @@ class EventDelivery:
         event = native.queue_poll(self._reports, int(seconds * 1000))
         while event is not None:
             if native.event_type(event) == native.DELIVERY_REPORT and native.event_error(event):
-                self.undelivered = self.undelivered or native.error_of_event(event)
+                self.undelivered = self.undelivered or self._reason(native.error_of_event(event))
             native.event_destroy(event)
             event = native.queue_poll(self._reports, 0)
+
+    def _reason(self, error: KafkaError) -> KafkaError:
+        """Return why a record was not delivered: a fatal error purges those that wait."""
+        fatal = native.fatal_error(self._handle) if error.code() in PURGED else None
+        return fatal or error
 
     def deliver_all(self, seconds: float) -> int:
         """
