@@ -45,7 +45,6 @@ def measure(broker: Broker, name: str, producers: int) -> tuple[Sequence[float],
     kafka = {"bootstrap.servers": broker.bootstrap}
     task_config = TaskConfig(name, Guarantee.EXACTLY_ONCE, sink, dead, "raw", Plugin("idc-access-log"), kafka)
     clients = TaskClients(task_config)
-    consumer = clients.consumer()
     offsets = clients.offsets()
     partitions = [Partition(f"{name}.raw", number) for number in range(producers)]
     writers = [clients.writer(partition, offsets) for partition in partitions]
@@ -57,7 +56,6 @@ def measure(broker: Broker, name: str, producers: int) -> tuple[Sequence[float],
                 writer.send(_lines(number))
             offset = number + 1
             committed += threads.map(lambda writer: timed(lambda: writer.commit(offset, "")), writers)  # noqa: B023
-    consumer.close()
     return opened, committed
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -262,22 +261,6 @@ def test_a_full_chunk_is_marked_as_full(broker: Cluster, topics: Topics, backend
 
 
 @BOTH_BACKENDS
-def test_a_task_that_polls_lets_others_call(broker: Cluster, topics: Topics, backend: Backend) -> None:
-    """A commit in another thread can get the group metadata from the consumer between two polls."""
-    pipeline = make_pipeline(broker.bootstrap, topics)
-    with consuming(pipeline, backend, (Partition(pipeline.source, 0), 0)) as consumer:
-        commits = threading.Thread(target=lambda: [consumer.client.consumer_group_metadata() for _ in range(20)])
-        commits.start()
-        polls = 0
-        while commits.is_alive():
-            consumer.poll(0.01)
-            polls += 1
-        commits.join()
-
-    assert polls < 500
-
-
-@BOTH_BACKENDS
 def test_a_partition_that_starts_and_stops_all_the_time(broker: Cluster, topics: Topics, backend: Backend) -> None:
     """A partition can pause and resume rapidly, although librdkafka refuses a seek during a stop."""
     pipeline = make_pipeline(broker.bootstrap, topics)
@@ -397,7 +380,6 @@ def test_a_queue_that_stays_full(
         pipeline.task_config, kafka={"bootstrap.servers": "127.0.0.1:9", "queue.buffering.max.messages": "10"}
     )
     clients = TaskClients(task_config, backend)
-    consumer = clients.consumer()
     writer = clients.writer(Partition(pipeline.source, 0), clients.offsets())
 
     writer.send(make_lines(*[b"x"] * 100))
@@ -405,7 +387,6 @@ def test_a_queue_that_stays_full(
     with pytest.raises(Transient, match="nothing could be delivered"):
         writer.send_rest()
     writer.discard()
-    consumer.close()
 
 
 @BOTH_BACKENDS

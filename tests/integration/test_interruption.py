@@ -71,11 +71,9 @@ def test_only_a_task_that_takes_over_interrupts(broker: Cluster, topics: Topics,
 
     pipeline = make_pipeline(broker.bootstrap, topics)
     clients = TaskClients(pipeline.task_config, producer=making, in_use=in_use)
-    consumer = clients.consumer()
     writer = clients.writer(Partition(pipeline.source, 0), clients.offsets())
 
     writer.open()
 
     assert 1 + in_use == len(made) == made.count(transactional_id(pipeline.group, Partition(pipeline.source, 0)))
     writer.discard()
-    consumer.close()

@@ -22,13 +22,11 @@ from tests.support.waiting import until
 def writing(pipeline: Pipeline, backend: Backend) -> Iterator[TransactionalWriter | AcknowledgedWriter]:
     """Open a writer for the first partition."""
     clients = TaskClients(pipeline.task_config, backend)
-    consumer = clients.consumer()
     writer = clients.writer(Partition(pipeline.source, 0), clients.offsets())
     try:
         yield writer
     finally:
         writer.discard()
-        consumer.close()
 
 
 def deliver(writer: TransactionalWriter | AcknowledgedWriter) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
 import numpy as np
@@ -17,10 +16,6 @@ from app.kafka.records import headers_of
 from app.model import NO_EPOCH, Partition
 from app.records import Chunk
 
-# confluent-kafka lets one thread at a time call a consumer, and its lock is not fair. Without a pause between polls, a
-# commit in another thread, which needs the group metadata, may wait for many seconds.
-TURN_SECONDS = 0.001
-
 
 class PlainConsumer(TaskConsumer):
     """Consumes confluent-kafka's message objects."""
@@ -32,8 +27,6 @@ class PlainConsumer(TaskConsumer):
         wanted = self.wanted(most)
         messages = self._client.consume(wanted, seconds)
         full = len(messages) == wanted
-        if not full:
-            time.sleep(TURN_SECONDS)
         if not messages:
             return None
         # map over C methods: no Python frame for each record

@@ -43,7 +43,6 @@ def test_a_fence_while_a_log_line_is_served(mortal: Broker) -> None:
         return made[-1]
 
     clients = TaskClients(task_config, producer=making)
-    consumer = clients.consumer()
     writer = clients.writer(Partition(raw, 0), clients.offsets())
     array = pa.array([cleansed(0)], pa.binary())
     lines = Lines(array, np.zeros(1, np.int32), array, np.zeros(1, np.int64))
@@ -59,7 +58,6 @@ def test_a_fence_while_a_log_line_is_served(mortal: Broker) -> None:
             writer.commit(2, "")
 
     writer.discard()
-    consumer.close()
 
 
 def _lose(client: confluent_kafka.Producer) -> None:

@@ -57,7 +57,6 @@ class Lost:
             sink_partitioner=partitioner,
         )
         self.clients = TaskClients(config, backend)
-        self.consumer = self.clients.consumer()
         self.offsets: OffsetStore = self.clients.offsets()
 
     def writer(self) -> TransactionalWriter:

@@ -52,8 +52,7 @@ def test_a_fatal_error_is_named(
         return made[-1]
 
     clients = TaskClients(make_task_config(guarantee, kafka=KAFKA[guarantee]), backend, making)
-    consumer = clients.consumer()
-    writer = clients.writer(RAW, clients.offsets(consumer))
+    writer = clients.writer(RAW, clients.offsets())
     writer.open()
     writer.send(LINES)
     fatal = ctypes.CDLL(cimpl.__file__).rd_kafka_test_fatal_error
@@ -64,4 +63,3 @@ def test_a_fatal_error_is_named(
         call(writer)
 
     writer.discard()
-    consumer.close()
