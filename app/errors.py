@@ -1,6 +1,8 @@
 """
 Every error that an operator may see. Each says what happened, where, and what to do.
 
+Whatever asks Kafka or an offset store may raise Unreachable and NotUsable. Docstrings name only other errors.
+
     WinnowError
     ├── ConfigError          the configuration is wrong; every problem is listed at once          exit 2
     ├── NotUsable            Kafka or Spark cannot be used as they are                            exit 3

@@ -25,11 +25,7 @@ from app.runtime import REAL, Timings
 
 
 class Topics(Protocol):
-    """
-    Queries about topics.
-
-    Every method raises Unreachable if Kafka is not responding, and NotUsable if an operator must act.
-    """
+    """Queries about topics."""
 
     def source_topics(self, names: Collection[str], pattern: str | None, known: Collection[str]) -> Mapping[str, Topic]:
         """Return the topics by name or pattern; raise TopicMissing if one is missing that is not in `known`."""
@@ -38,7 +34,7 @@ class Topics(Protocol):
         """Return a topic that Winnow writes to; raise TopicMissing if it does not exist."""
 
     def min_in_sync(self, name: str) -> int:
-        """Return how many in-sync replicas a partition needs to accept records."""
+        """Return how many in-sync replicas a partition needs to accept records; 1 if we may not read it."""
 
     def watermarks(self, partitions: Iterable[Partition]) -> Mapping[Partition, Watermarks]:
         """Return the watermarks of each partition that responds; raise Unreachable if none does."""
@@ -67,38 +63,30 @@ class Fence(Protocol):
         """Raise NotAllowed without the right to use the group's transactional ids. Read-only."""
 
     def fence(self, partitions: Iterable[Partition]) -> Collection[Partition]:
-        """
-        Fence the owners of these partitions; return those reached, as each transactional id has its own coordinator.
-
-        Raises NotUsable if Kafka refuses and an operator must act.
-        """
+        """Fence the owners of these partitions; return those reached: each transactional id has its coordinator."""
 
     def renew(self, partitions: Iterable[Partition], offsets: TransactionalOffsetStore) -> Collection[Partition]:
         """Fence as above and commit the offsets again, unless a later owner fences us first; return those reached."""
 
 
 class Pauses(Protocol):
-    """Reads and changes an operator's pause; see `app.driver.pause`."""
+    """Reads and changes an operator's pause. A change raises Transient if its result is unknown."""
 
     def read(self) -> Pause | None:
-        """Return the pause. Raises Unreachable if Kafka is not responding, and NotUsable if an operator must act."""
+        """Return the pause; None if the service is not paused."""
 
     def set(self, pause: Pause) -> None:
-        """Pause the service. Raises PartitionError if the result is unknown."""
+        """Pause the service."""
 
     def renew(self) -> None:
-        """Store the pause again if it has not been ended. Raises what `read` and `set` raise."""
+        """Store the pause again if it has not been ended."""
 
     def clear(self) -> None:
-        """End the pause. Raises what `read` and `set` raise."""
+        """End the pause."""
 
 
 class InspectedCluster(Protocol):
-    """
-    What the preflight asks a cluster; see `app.driver.preflight`. Read-only.
-
-    Every method raises Unreachable if Kafka is not responding, and NotUsable if an operator must act.
-    """
+    """What the preflight asks a cluster; see `app.driver.preflight`. Read-only."""
 
     tools: KafkaTools
     """The commands of Kafka's own tools for this cluster, used in cures."""
@@ -140,11 +128,7 @@ class Cuts(Protocol):
     """Tells where logs were truncated."""
 
     def find(self, partition: Partition, last: LastRead) -> int | None:
-        """
-        Return where a log was truncated before the end of the last record read; None if nobody can tell.
-
-        Raises Unreachable if Kafka is not responding, and NotUsable if an operator must act.
-        """
+        """Return where a log was truncated before the end of the last record read; None if nobody can tell."""
 
 
 class CutsUnknown:
@@ -155,11 +139,7 @@ class CutsUnknown:
 
 
 class Placeholders(Protocol):
-    """
-    Creates the topics that hold the source's offsets on the sink's own cluster; see `app.kafka.companions`.
-
-    Every method raises Unreachable if that cluster is not responding, and NotUsable if an operator must act.
-    """
+    """Creates the topics that hold the source's offsets on the sink's own cluster; see `app.kafka.companions`."""
 
     def make_room(self, partitions: Iterable[Partition]) -> None:
         """Create what the offsets of these partitions still need."""
@@ -202,7 +182,7 @@ class RunningRound(Protocol):
 
     @property
     def lost_tasks(self) -> int:
-        """How many task attempts have failed."""
+        """How many task attempts have failed (a killed worker, a lost executor)."""
 
     @property
     def done_tasks(self) -> int:
@@ -216,24 +196,24 @@ class RunningRound(Protocol):
         """Wait for the end of the round; return whether it has ended."""
 
     def cancel(self) -> None:
-        """Kill the tasks."""
+        """Kill the tasks; their uncommitted work is repeated."""
 
     def receipts(self) -> Sequence[Receipt]:
         """Return the tasks' receipts; raise SparkFailed if the round was cancelled or lost."""
 
 
 class Rounds(Protocol):
-    """Runs rounds: Spark, or a fake in tests."""
+    """Runs rounds: Spark, or a fake in tests. Raises SparkFailed if Spark has ended."""
 
     @property
     def slots(self) -> int:
-        """How many tasks can run at once."""
+        """How many tasks can run at once now; executors come and go."""
 
     def warm_up(self) -> None:
         """Start the workers, so that the first round begins at once."""
 
     def submit(self, assignments: Sequence[Assignment]) -> RunningRound:
-        """Start a round."""
+        """Start a round and return at once."""
 
     def stop(self) -> None:
         """Release all resources."""

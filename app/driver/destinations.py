@@ -19,13 +19,7 @@ class Destinations:
         self._topics = topics
 
     def undeliverable(self, partitions: Iterable[Partition]) -> dict[Partition, Undeliverable]:
-        """
-        Return the error of each source partition whose output cannot be delivered now.
-
-        Raises:
-            TopicMissing: one of the topics does not exist.
-            Unreachable, NotUsable: Kafka is not responding or refuses.
-        """
+        """Return the error of each source partition whose output cannot be delivered now."""
         return dict(self._undeliverable(partitions))
 
     def _undeliverable(self, partitions: Iterable[Partition]) -> Iterator[tuple[Partition, Undeliverable]]:

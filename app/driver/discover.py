@@ -146,12 +146,7 @@ class Discovery:
                 self._cuts[partition] = at.committed, cut
 
     def _ask_for_cuts(self, offsets: Mapping[Partition, PartitionOffsets]) -> None:
-        """
-        Ask Kafka where each truncated log was cut. Since it was last seen, it may have grown or been cut again.
-
-        Raises:
-            Unreachable, NotUsable: Kafka does not respond, or denies access.
-        """
+        """Ask Kafka where each truncated log was cut. Since it was last seen, it may have grown or been cut again."""
         for partition, at in offsets.items():
             if at.committed is None or (cut := self._cut(at)) is None:
                 continue

@@ -45,8 +45,7 @@ class Newcomers:
         """
         Record which partitions exist, with their committed offsets (None without one).
 
-        Raises:
-            Unreachable, NotUsable: the copies on the source's cluster cannot be read; nothing is decided.
+        If the copies on the source's cluster cannot be read, nothing is decided.
         """
         added = committed.keys() - (self._known or ())
         self._look_for_copies([each for each in added if committed[each] is None])

@@ -46,12 +46,7 @@ class PauseMark:
         self._known: Pause | None = None
 
     def read(self) -> Pause | None:
-        """
-        Return the pause, or the last one read if Kafka denies access. None if the service is not paused.
-
-        Raises:
-            Unreachable, NotUsable: Kafka is not responding or refuses.
-        """
+        """Return the pause, or the last one read if Kafka denies access."""
         if self._clock() < self._forbidden_until:
             return self._known
         try:
@@ -70,7 +65,7 @@ class PauseMark:
         return self._store.load([self._sink, *self._others], stable=False)
 
     def set(self, pause: Pause) -> None:
-        """Pause the service, even if one of its topics is missing now. Raises Transient if the result is unknown."""
+        """Pause the service, even if one of its topics is missing now."""
         self._mark([self._sink, *self._others], pause)
 
     def _mark(self, places: Collection[Partition], pause: Pause) -> None:
@@ -84,14 +79,13 @@ class PauseMark:
             raise failures[0]
 
     def renew(self) -> None:
-        """Store the pause again, unless an operator has just ended it. Raises what `read` and `set` raise."""
         if (pause := self._stored()) is not None:
             self._mark(self._others, pause)
             if self._stored() is None:
                 self.clear()
 
     def clear(self) -> None:
-        """End the pause, also if it is renewed just now. Raises what `read` raises, and Transient if unsure."""
+        """End the pause, also if it is renewed just now."""
         while marks := _paused(self._load()):
             ended = max(_parse(each).since for each in marks.values())
             with contextlib.suppress(PartitionError):  # no service works without the sink

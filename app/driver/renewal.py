@@ -40,7 +40,7 @@ class Renewal:
         """The longest time between two commits of an offset, in seconds."""
 
     def learn(self) -> None:
-        """Ask how long brokers keep offsets. Raises Unreachable or NotUsable."""
+        """Ask how long brokers keep offsets."""
         retention = self._clients.group.offset_retention()
         if retention is not None:
             self.every = min(RENEW_SECONDS, retention / SHARE)

@@ -8,7 +8,7 @@ from app.model import Owner, TaskConfig
 
 
 def task_config(config: Config, destinations: Topics, owner: Owner) -> TaskConfig:
-    """Return the configuration, with sink and dead letters as they are now. Raises Unreachable or NotUsable."""
+    """Return the configuration, with sink and dead letters as they are now."""
     return TaskConfig(
         group=config.group_id,
         guarantee=config.delivery_guarantee,

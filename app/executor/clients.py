@@ -11,7 +11,7 @@ from app.records import Chunk, Lines, OutgoingRecord
 
 
 class SourceConsumer(Protocol):
-    """Reads committed records of a task's partitions; see `app.kafka.consumer` for the errors."""
+    """Reads committed records of a task's partitions; its methods raise Transient if Kafka does not respond."""
 
     @property
     def refused(self) -> bool:
@@ -35,9 +35,10 @@ class SourceConsumer(Protocol):
 
 class LaneWriter(Protocol):
     """
-    Writes for one source partition; see `app.kafka.writers` for the errors.
+    Writes for one source partition.
 
-    While one of its calls runs in a thread, only `abandon`, `full` and `waiting` may be used.
+    Whatever waits for Kafka raises Fenced if another owner has taken the partition over, and Transient if it is unknown
+    what was done. While one of its calls runs in a thread, only `abandon`, `full` and `waiting` may be used.
     """
 
     suspect: bool
@@ -54,16 +55,16 @@ class LaneWriter(Protocol):
         """Fence every earlier owner."""
 
     def settle(self, committed: CommittedOffset | None) -> None:
-        """End the transactions that earlier owners left open, given the offset committed when they were fenced."""
+        """End the transactions that earlier owners left open, given the committed offset, read after `open`."""
 
     def end_pending(self, committed: int | None) -> None:
         """End a transaction that blocks reading the offset, given the offset before it. Call `open` first."""
 
     def send(self, lines: Lines) -> None:
-        """Queue lines for the sink."""
+        """Queue lines for the sink, in order."""
 
     def send_dead_letters(self, dead_letters: Sequence[OutgoingRecord]) -> None:
-        """Queue dead letters."""
+        """Queue dead letters, in order."""
 
     def send_rest(self) -> None:
         """Queue what did not fit before."""
@@ -75,7 +76,11 @@ class LaneWriter(Protocol):
         """Free the memory of delivered records."""
 
     def commit(self, offset: int, metadata: str) -> None:
-        """Commit everything sent since the last commit together with the offset."""
+        """
+        Commit everything sent since the last commit together with the offset.
+
+        After Transient, the committed offset shows what was done, once the partition is opened again.
+        """
 
     def reset(self, offset: int, metadata: str) -> None:
         """Commit an offset even if it moves back."""

@@ -45,17 +45,12 @@ class AcknowledgedWriter(Writer):
         """Do nothing: saving the first offset fences earlier owners."""
 
     def settle(self, committed: CommittedOffset | None) -> None:
-        """
-        Start at the committed offset, and fence an earlier run that may save it in a transaction.
-
-        Raises:
-            Transient: Kafka does not respond.
-        """
+        """Start at the committed offset, and fence an earlier run that may save it in a transaction."""
         if self._claim.begin(committed):
             self._fence()
 
     def end_pending(self, committed: int | None) -> None:  # noqa: ARG002  # it ends whichever transaction is pending
-        """End an earlier run's transaction that blocks reading the offset. Raises what `settle` raises."""
+        """End an earlier run's transaction that blocks reading the offset."""
         self._fence()
 
     def _fence(self) -> None:
@@ -63,19 +58,12 @@ class AcknowledgedWriter(Writer):
             raise Transient(self._partition, "no broker responded while ending the transactions of an earlier run")
 
     def commit(self, offset: int, metadata: str) -> None:
-        """
-        Wait until everything sent is acknowledged, then save the next offset to read.
-
-        Raises:
-            Fenced: a later run or another task of this run has taken over the partition.
-            Transient: a record was not delivered or the offset not saved. Resume at the saved offset.
-        """
+        """Wait until everything sent is acknowledged, then save the next offset to read."""
         self._acknowledge(offset)
         self._claim.save(offset, metadata)
         self._committed(self._partition, offset, metadata)
 
     def reset(self, offset: int, metadata: str) -> None:
-        """Save an offset even if it moves back. Raises what `commit` raises, except Fenced."""
         self._acknowledge(offset)
         self._claim.reset(offset, metadata)
         self._committed(self._partition, offset, metadata)

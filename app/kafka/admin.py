@@ -150,25 +150,14 @@ class AdminConnection:
             raise self.failure(error, f"reading the configuration of broker {node}") from error
 
     def answer(self, future: Future[T], doing: str) -> T:
-        """
-        Wait for an answer; `doing` describes the request in errors.
-
-        Raises:
-            Unreachable: Kafka does not respond.
-            NotUsable: Kafka refuses, and an operator must act.
-        """
+        """Wait for an answer; `doing` describes the request in errors."""
         try:
             return self.wait(future)
         except KafkaException as error:
             raise self.failure(error, doing) from error
 
     def broker_setting(self, name: str) -> str | None:
-        """
-        Return a setting that all brokers share, from one of them; None if reading it is not allowed.
-
-        Raises:
-            Unreachable, NotUsable: Kafka does not respond, or refuses.
-        """
+        """Return a setting that all brokers share, from one of them; None if reading it is not allowed."""
         return (self.broker_settings() or {}).get(name)
 
     def failure(self, error: KafkaError | KafkaException, doing: str) -> NotUsable | Unreachable:

@@ -56,15 +56,7 @@ class KafkaFirstRecords:
         self._consumer: Consumer | None = None
 
     def times(self, offsets: Mapping[Partition, int]) -> dict[Partition, int | None]:
-        """
-        Return the timestamp of the first committed record at or after each offset, in milliseconds since 1970.
-
-        The timestamp is None if no record waits. A partition is left out if it does not respond in time, or if its
-        record has no timestamp. Partitions are read in the given order.
-
-        Raises:
-            Unreachable, NotUsable: Kafka does not respond, or denies access.
-        """
+        """Read the partitions in the given order."""
         if not offsets:
             return {}
         try:

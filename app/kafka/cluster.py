@@ -119,21 +119,11 @@ class KafkaGroup:
         """
         Require that nothing else consumes in our group: the broker would accept both commits, and records would be
         skipped.
-
-        Raises:
-            ForeignMember: something does; the error names it.
-            Unreachable, NotUsable: Kafka does not respond, or refuses.
         """
         for connection in self._connections:
             self._refuse_foreign_members(connection)
 
     def offset_retention(self) -> float | None:
-        """
-        Return how many seconds brokers keep an offset after its last commit; None if reading that is not allowed.
-
-        Raises:
-            Unreachable, NotUsable: Kafka does not respond, or refuses.
-        """
         minutes = self._connections[-1].broker_setting("offsets.retention.minutes")
         return None if minutes is None else float(minutes) * 60
 
@@ -149,12 +139,7 @@ class KafkaGroup:
 
 
 def _describe(connection: AdminConnection, group: str, *, rights: bool = False) -> ConsumerGroupDescription | None:
-    """
-    Return the description of a group, optionally with our rights; None if there is no such group.
-
-    Raises:
-        KafkaException: Kafka does not respond, or refuses.
-    """
+    """Return the description of a group, optionally with our rights; None if there is no such group."""
     asked = connection.client.describe_consumer_groups(
         [group], include_authorized_operations=rights, request_timeout=COORDINATOR_SECONDS
     )

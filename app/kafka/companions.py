@@ -35,13 +35,7 @@ class KafkaCompanions:
             return 0
 
     def create(self, name: str, partitions: int, settings: Mapping[str, str]) -> int:
-        """
-        Create a topic, unless it exists, and wait until its partitions have leaders; return how many it has.
-
-        Raises:
-            Unreachable: Kafka does not respond.
-            NotUsable: Kafka refuses; the error says how an operator can create the topic.
-        """
+        """Create a topic, unless it exists, and wait until its partitions have leaders; return how many it has."""
         if found := self.partitions_of(name):
             return found
         new = NewTopic(name, partitions, BROKERS_DEFAULT, config=dict(settings))
@@ -78,13 +72,7 @@ class KafkaPlaceholders:
         self._template = template
 
     def make_room(self, partitions: Iterable[Partition]) -> None:
-        """
-        Create missing placeholders, and grow those with fewer partitions than their source topic.
-
-        Raises:
-            Unreachable: the sink's cluster does not respond.
-            NotUsable: the cluster refuses; the error says how an operator can create the topic.
-        """
+        """Create missing placeholders, and grow those with fewer partitions than their source topic."""
         for name, wanted in self.lacking(partitions).items():
             self._provide(name, wanted, grow=self._companions.partitions_of(name) > 0)
 

@@ -64,7 +64,6 @@ class TaskConsumer(ABC):
         return self._refused_at is not None and time.monotonic() - self._refused_at > REFUSED_SECONDS
 
     def close(self) -> None:
-        """Close the client without committing."""
         self._client.close()
 
     @property
@@ -73,12 +72,6 @@ class TaskConsumer(ABC):
         return self._client
 
     def connect(self, partitions: Iterable[Partition]) -> None:
-        """
-        Look up the leaders of these partitions' topics, so that reading starts at once.
-
-        Raises:
-            Transient: Kafka does not respond.
-        """
         for topic, number in {partition.topic: partition for partition in partitions}.values():
             try:
                 look_up_leaders(self._client, [topic])
@@ -91,9 +84,6 @@ class TaskConsumer(ABC):
 
         Given the leader epoch of the record before it, a chunk reports Truncated if the log was truncated below the
         offset, even if it has grown past it since.
-
-        Raises:
-            Transient: librdkafka refuses.
         """
         if partition not in self.places:
             self.places[partition] = len(self.partitions)
@@ -108,7 +98,6 @@ class TaskConsumer(ABC):
                 raise of_partition(error, partition, "beginning to read") from error
 
     def stop(self, partition: Partition) -> None:
-        """Stop reading a partition and drop what was fetched ahead."""
         self._client.incremental_unassign([TopicPartition(*partition)])
 
     @abstractmethod

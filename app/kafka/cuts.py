@@ -26,12 +26,6 @@ class KafkaCuts:
         self._group = group
 
     def find(self, partition: Partition, last: LastRead) -> int | None:
-        """
-        Return where a log was truncated before the end of the last record read; None if its leader cannot tell.
-
-        Raises:
-            Unreachable, NotUsable: Kafka does not respond, or denies access.
-        """
         own = settings.reader(self._kafka, self._group) | {"auto.offset.reset": "error"}
         at = TopicPartition(*partition, last.after, leader_epoch=last.epoch)
         try:

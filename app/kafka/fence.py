@@ -52,13 +52,6 @@ class KafkaFence:
         self._cluster = cluster
 
     def refuse_short_transactions(self) -> None:
-        """
-        Require that the brokers allow transactions as long as ours, as far as we may ask; changes nothing.
-
-        Raises:
-            NotUsable: they allow only shorter ones, so no task could open a partition.
-            Unreachable: Kafka does not respond.
-        """
         ours = round(self._transaction_seconds * 1000)
         told = AdminConnection(self._kafka, self._cluster).broker_setting(LIMIT)
         longest = ours if told is None else int(told)
@@ -69,14 +62,10 @@ class KafkaFence:
 
     def refuse_forbidden_ids(self) -> None:
         """
-        Require the right to use the group's transactional ids.
+        Request a transaction longer than any broker allows.
 
-        It requests a transaction longer than any broker allows. A broker checks the right first, and refuses the length
-        before it writes anything. The id belongs to no partition, so nothing would be fenced anyway.
-
-        Raises:
-            NotAllowed: we lack the right.
-            Unreachable: Kafka does not respond.
+        A broker checks the right first, and refuses the length before it writes anything. The id belongs to no
+        partition, so nothing would be fenced anyway.
         """
         try:
             self._open(Partition(self._topic, NO_PARTITION), {"transaction.timeout.ms": TOO_LONG_MS})
@@ -93,9 +82,6 @@ class KafkaFence:
         A fenced task drops uncommitted work and reports; nothing is lost. If Kafka is unavailable, the partition's next
         owner fences instead. After FENCES_AT_ONCE partitions out of reach the others are not tried, so an outage costs
         the time of a few fences, however many partitions there are.
-
-        Raises:
-            NotUsable: Kafka refuses, and an operator must act: no task could open the partition either.
         """
         return self._each(partitions, lambda each: self._fenced(each) is not None)
 
@@ -105,9 +91,6 @@ class KafkaFence:
 
         The commit is a transaction of the fencing producer. So an owner that opens the partition and commits between
         our read and our commit fences us, and its offset stays.
-
-        Raises:
-            NotUsable: Kafka refuses, and an operator must act.
         """
 
         def renewed(partition: Partition) -> bool:

@@ -59,7 +59,7 @@ class KafkaGroupOffsets:
 
     def load(self, partitions: Iterable[Partition], *, stable: bool) -> Mapping[Partition, CommittedOffset]:
         """
-        Read the group's offsets; see `OffsetStore.load`.
+        Read the group's offsets.
 
         librdkafka requires stable offsets (KIP-447) if the consumer is read_committed. While hundreds of partitions
         commit, some transaction is always pending.
@@ -89,22 +89,9 @@ class KafkaGroupOffsets:
             return found
 
     def save_in_transaction(self, producer: Producer, partition: Partition, offset: int, metadata: str) -> None:
-        """
-        Send the offset as part of the producer's open transaction.
-
-        Raises:
-            KafkaException: from librdkafka; the writer knows what it means for its transaction.
-        """
         self._send(producer, self._at(partition, offset, metadata))
 
     def save_beside(self, producer: Producer, partition: Partition, offset: int) -> None:
-        """
-        Send the offset of a partition that is not a source, so that Kafka writes the transaction's end marker to the
-        group's offsets.
-
-        Raises:
-            KafkaException: from librdkafka.
-        """
         self._send(producer, TopicPartition(*partition, offset))
 
     def _send(self, producer: Producer, at: TopicPartition) -> None:
@@ -118,14 +105,12 @@ class KafkaGroupOffsets:
             return reader.consumer_group_metadata()
 
     def save(self, partition: Partition, offset: int, metadata: str) -> None:
-        """Commit the offset without a transaction unless the group's is larger; see `OffsetStore.save`."""
         with saving(partition, offset):
             stored = self.load([partition], stable=True).get(partition)
         refuse_to_go_back(partition, stored, offset)
         self.reset(partition, offset, metadata)
 
     def reset(self, partition: Partition, offset: int, metadata: str) -> None:
-        """Commit the offset without a transaction; see `OffsetStore.reset`."""
         try:
             self._commit(self._at(partition, offset, metadata))
         except KafkaException as error:

@@ -33,11 +33,7 @@ def is_internal(topic: str) -> bool:
 
 
 class KafkaTopics:
-    """
-    Answers the driver's questions about topics; every method raises Unreachable or NotUsable.
-
-    `own` are the topics that Winnow creates, which no pattern matches.
-    """
+    """Answers the driver's questions about topics. No pattern matches `own`, the topics that Winnow creates."""
 
     def __init__(self, connection: AdminConnection, own: OwnTopics = OwnTopics()) -> None:  # noqa: B008  # it is frozen
         self._connection = connection
@@ -53,9 +49,6 @@ class KafkaTopics:
             names: topics that must exist, unless they are known.
             pattern: may match nothing yet; never matches internal topics or those that Winnow creates.
             known: topics that have existed; those that are gone are left out.
-
-        Raises:
-            TopicMissing: a topic that is not known does not exist.
         """
         if pattern is not None:
             meant = (name for name in self._names() if not is_internal(name) and name not in self._own)
@@ -96,12 +89,6 @@ class KafkaTopics:
         return Topic(name, topic_id, len(described.partitions), leaderless, frozenset(in_sync))
 
     def destination(self, name: str) -> Destination:
-        """
-        Return a topic that we write to.
-
-        Raises:
-            TopicMissing: it does not exist.
-        """
         topic = self.source_topics([name], None)[name]
         settings = self._settings(name)
         return Destination(
@@ -142,7 +129,6 @@ class KafkaTopics:
         return milliseconds / 1000 if milliseconds >= 0 and "delete" in settings.get("cleanup.policy", "") else None
 
     def min_in_sync(self, name: str) -> int:
-        """Return how many replicas must be in sync for a partition to accept records; 1 if we may not read it."""
         return int(self._settings(name).get("min.insync.replicas", 1))
 
     def _settings(self, name: str) -> dict[str, str]:
@@ -157,7 +143,6 @@ class KafkaTopics:
             raise self._connection.failure(error, f"reading the configuration of topic {name!r}") from error
 
     def watermarks(self, partitions: Iterable[Partition]) -> dict[Partition, Watermarks]:
-        """Return the watermarks of each partition that responds; raise Unreachable if none does."""
         earliest, latest = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]
         log_start = self._offsets(list(partitions), earliest, IsolationLevel.READ_UNCOMMITTED)
         last_stable = self._offsets(list(log_start), latest, IsolationLevel.READ_COMMITTED)
@@ -165,7 +150,6 @@ class KafkaTopics:
         return {each: Watermarks(log_start[each], last_stable[each], high[each]) for each in high}
 
     def offsets_at(self, partitions: Iterable[Partition], milliseconds: int) -> dict[Partition, int | None]:
-        """Return each responding partition's first offset at or after a time; None if there is none yet."""
         found = self._offsets(list(partitions), OffsetSpec.for_timestamp(milliseconds), IsolationLevel.READ_COMMITTED)
         return {partition: None if offset < 0 else offset for partition, offset in found.items()}
 

@@ -40,9 +40,6 @@ class KafkaTransactionLog:
 
         Args:
             since: when the oldest may have begun, in milliseconds since 1970; older records are not read.
-
-        Raises:
-            Unreachable, NotUsable: Kafka does not respond, or does not let us read its topic.
         """
         log = self._topics.source_topics([TOPIC], None, {TOPIC}).get(TOPIC)
         if log is None:  # no transaction was ever opened on this cluster

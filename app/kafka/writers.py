@@ -77,34 +77,20 @@ class Writer:
 
     @property
     def full(self) -> bool:
-        """Whether rows are left that did not fit into librdkafka's queue; `send_rest` sends them."""
         return bool(self._left)
 
     @property
     def waiting(self) -> int:
-        """The number of sent records that are not acknowledged."""
         return len(self._client) + sum(rows.count - rows.at for rows in tuple(self._left))
 
     def send(self, lines: Lines) -> None:
-        """
-        Queue cleansed lines for the sink, in order.
-
-        Raises:
-            Fenced, Transient: the open transaction is lost.
-        """
         self._queue(self._sender.offer, lines, "sending to the sink")
 
     def send_dead_letters(self, dead_letters: Sequence[OutgoingRecord]) -> None:
-        """Queue rejected records for the dead-letter topic, in order; raises what `send` does."""
         self._queue(self._sender.offer_dead_letters, dead_letters, "sending to the dead letters")
 
     def send_each(self, records: Sequence[tuple[Partition, OutgoingRecord]]) -> None:
-        """
-        Queue each record for its own partition, in order.
-
-        Raises:
-            Fenced, Transient: the open transaction is lost.
-        """
+        """Queue each record for its own partition, in order."""
         self._queue(self._sender.offer_each, records, "sending records")
 
     def _queue(self, offer: Callable[[T, int], int], rows: T, doing: str) -> None:
@@ -112,12 +98,7 @@ class Writer:
         self._send_left(ROOM_SECONDS)
 
     def send_rest(self) -> None:
-        """
-        Queue what did not fit before; that may take FULL_QUEUE_SECONDS and longer.
-
-        Raises:
-            Fenced, Transient: the open transaction is lost.
-        """
+        """Queue what did not fit before; that may take FULL_QUEUE_SECONDS and longer."""
         self._send_left(FULL_QUEUE_SECONDS)
         if self._left:
             where = self._sender.targets
@@ -142,12 +123,6 @@ class Writer:
             self._delivery.serve(FULL_QUEUE_PAUSE)
 
     def free(self) -> None:
-        """
-        Take delivery reports, which frees the delivered records.
-
-        Raises:
-            Fenced, Transient: the open transaction is lost.
-        """
         with self._translated("taking delivery reports"):
             self._delivery.serve(0)
 
@@ -173,7 +148,6 @@ class Writer:
         self._delivery.close()
 
     def abandon(self) -> None:
-        """Make a commit that waits for acknowledgements in another thread fail."""
         self._abandoned = True
         with contextlib.suppress(KafkaException):
             self._client.purge(blocking=False)  # the task's own thread must not wait for librdkafka's threads
@@ -227,12 +201,7 @@ class TransactionalWriter(Writer):
         self._open = False
 
     def open(self) -> None:
-        """
-        Fence every earlier owner of the partition and abort the transaction that it left open (InitProducerId, KIP-98).
-
-        Raises:
-            Fenced, Transient: opening failed.
-        """
+        """Fence every earlier owner of the partition and abort its open transaction (InitProducerId, KIP-98)."""
         with self._translated("opening the producer"):
             connect(self._client, self._sender.targets.dead_letters)
             self._refuse_if_abandoned()  # an abandoned writer would fence the next owner
@@ -246,11 +215,6 @@ class TransactionalWriter(Writer):
         Abort an earlier transaction again that is still open in our partitions, unless it was committed.
 
         Nothing is sent to a partition whose leader does not respond, because a commit might end such a transaction.
-
-        `committed` is the offset of the source partition, read after `open`.
-
-        Raises:
-            Fenced, Transient: it was not possible now.
         """
         self._began_at = 0 if committed is None else committed.offset
         targets = self._sender.targets
@@ -264,11 +228,8 @@ class TransactionalWriter(Writer):
         """
         End a transaction again the way its records show, because Kafka never wrote its end to the offset's partition.
 
-        `committed` is the offset of the source partition before that transaction.
-
         Raises:
             OffsetPending: the records do not show how it ended.
-            Fenced, Transient: it was not possible now.
         """
         dead_letter = self._sender.targets.dead_letter
         ends = self._ends([*self._sender.targets.lines, dead_letter])
@@ -337,13 +298,6 @@ class TransactionalWriter(Writer):
         super().send_each([(to, each._replace(headers=[*each.headers, self._header])) for to, each in records])
 
     def commit(self, offset: int, metadata: str) -> None:
-        """
-        Commit output, dead letters and the next offset to read in one transaction.
-
-        Raises:
-            Fenced: nothing was committed; another owner has taken over.
-            Transient: the outcome may be unknown. The committed offset shows it once the partition is opened again.
-        """
         self._begin()
         with self._translated(f"committing up to offset {offset}"):
             self._deliver_all()
@@ -357,7 +311,6 @@ class TransactionalWriter(Writer):
         self._committed(self._partition, offset, metadata)
 
     def reset(self, offset: int, metadata: str) -> None:
-        """Commit an offset even if it moves back. Raises what `commit` raises."""
         self.commit(offset, metadata)
 
     def discard(self) -> None:

@@ -129,9 +129,6 @@ class OffsetHistory(Protocol):
         Args:
             most: how many entries at most.
             until: the latest time, in milliseconds since the epoch.
-
-        Raises:
-            Unreachable, NotUsable: the store does not answer, or rejects the request.
         """
         ...
 

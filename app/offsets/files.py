@@ -194,7 +194,6 @@ class DiskFolder(Folder):
         self._folder.stat()
 
     def read(self, path: str) -> File | None:
-        """Return a file; None if it does not exist."""
         try:
             return File((self._folder / path).read_bytes())
         except FileNotFoundError:
@@ -272,7 +271,6 @@ class HdfsFolder(Folder):
         self._hdfs.info(self._path or "/")
 
     def read(self, path: str) -> File | None:
-        """Return a file; None if it does not exist."""
         try:
             return File(self._hdfs._call("OPEN", path=f"{self._path}/{path}").content)  # noqa: SLF001  # as in overwrite
         except FileNotFoundError:

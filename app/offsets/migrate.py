@@ -40,13 +40,7 @@ class Move:
 
 
 def moves(source: OffsetStore, target: OffsetStore, partitions: Sequence[Partition]) -> Iterator[Move]:
-    """
-    Yield the moves, in order.
-
-    Raises:
-        CorruptOffset: the source holds something other than an offset.
-        Unreachable, NotUsable: a store cannot be read.
-    """
+    """Yield the moves, in order; raise CorruptOffset if the source holds something other than an offset."""
     there = target.load(partitions, stable=True)
     for partition, at in sorted(source.load(partitions, stable=True).items()):
         if at.corrupt:

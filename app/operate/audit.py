@@ -80,7 +80,6 @@ class Auditor:
         Compare the ranges of source partitions that share sink partitions; not all of them need have one.
 
         Raises:
-            Unreachable, NotUsable: Kafka does not answer, or rejects the request.
             WinnowError: more is wrong than fits in memory.
         """
         matching = Matching(judged, self.routing, self.times, sources)

@@ -98,7 +98,7 @@ class Replays(Protocol):
         """Return where earlier replays stopped, without disturbing any."""
 
     def make_room(self, topic: str, partitions: int, settings: Mapping[str, str]) -> list[Partition]:
-        """Create a topic if it is missing; return its partitions. Raises Unreachable or NotUsable."""
+        """Create a topic if it is missing; return its partitions."""
 
     def open(
         self, partitions: Collection[Partition], others: Collection[Partition]

@@ -112,11 +112,7 @@ def newest(letters: Iterable[Letter], limit: int) -> list[Letter]:
 
 
 class DeadLetterReader:
-    """
-    The dead letters in a topic.
-
-    Every method raises Unreachable if a partition does not answer, and NotUsable if an operator must act.
-    """
+    """The dead letters in a topic."""
 
     def __init__(self, topic: str, topics: Topics, reader: Reader) -> None:
         self._topic = topic

@@ -32,9 +32,6 @@ class Follower:
     Args:
         commits: the group's committed offsets; None if they do not show what the service does.
         url: where it serves its status page; empty if that is not known.
-
-    Raises:
-        Unreachable, NotUsable: Kafka or a store does not answer, or rejects the request.
     """
 
     def __init__(

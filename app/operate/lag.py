@@ -120,12 +120,7 @@ class PartitionLag:
 
 
 def offsets_of(config: Config, clients: Clients) -> list[PartitionLag]:
-    """
-    Return the offsets of every source partition, in order, without the age of waiting records.
-
-    Raises:
-        Unreachable, NotUsable: Kafka or the offset store does not answer, or rejects the request.
-    """
+    """Return the offsets of every source partition, in order, without the age of waiting records."""
     source, policy = config.source, StartPolicy.of(config, keeps=not is_local(clients.offsets))
     topics = clients.topics.source_topics(source.topics, source.topics_pattern, ())
     partitions = sorted(partitions_of(topics.values()))

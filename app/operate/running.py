@@ -28,9 +28,6 @@ class WatchedOffsets:
     The committed offsets of the group, which only a working service moves, in the configured store and these others.
 
     An idle service is seen too: each of its tasks stores its times with one offset every second.
-
-    Raises:
-        Unreachable, NotUsable: Kafka or a store does not answer, or rejects the request.
     """
 
     def __init__(self, config: Config, clients: Clients, *others: OffsetStore) -> None:
@@ -75,7 +72,6 @@ class StoppedService:
         Raises:
             ForeignMember: another consumer is a member of the group.
             ServiceRuns: an offset was committed.
-            Unreachable, NotUsable: Kafka or a store does not answer, or rejects the request.
         """
         self._clients.group.refuse_foreign_members()
         commits = WatchedOffsets(self._config, self._clients, *others)
@@ -100,7 +96,7 @@ class StoppedService:
 
         Raises:
             ServiceRuns: an offset was committed before, or overwritten afterwards.
-            ForeignMember, Unreachable, NotUsable: as `refuse_running` and `fence`.
+            ForeignMember: as `refuse_running`.
         """
         self.refuse_running(target, *others)
         if self._clients.placeholders is not None:

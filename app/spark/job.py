@@ -85,7 +85,6 @@ class SparkRounds:
 
     @property
     def slots(self) -> int:
-        """How many tasks can run at once now; executors come and go. Raises SparkFailed if Spark has ended."""
         with _spark_answers():
             store = self._context._jsc.sc().statusStore()  # noqa: SLF001  # pyspark has no public method for it
             executors = store.executorList(True)  # a Java method: only the active ones
@@ -100,7 +99,6 @@ class SparkRounds:
             self._context.parallelize(range(slots), slots).foreach(_occupy)
 
     def submit(self, assignments: Sequence[Assignment]) -> SparkRound:
-        """Start a round and return at once. Raises SparkFailed if Spark has ended."""
         with _spark_answers():
             if self._context._jsc.sc().isStopped():  # noqa: SLF001
                 raise SparkFailed(ENDED, RESTART)
@@ -156,13 +154,11 @@ class SparkRound:
             self._failure = error
 
     def wait(self, seconds: float) -> bool:
-        """Wait for the end of the round, for at most this time; return whether it has ended."""
         self._thread.join(seconds)
         return not self._thread.is_alive()
 
     @property
     def lost_tasks(self) -> int:
-        """How many task attempts have failed (a killed worker, a lost executor)."""
         return sum(stage.numFailedTasks for stage in self._stages())
 
     @property
@@ -191,12 +187,10 @@ class SparkRound:
                         yield found
 
     def cancel(self) -> None:
-        """Kill the tasks; their uncommitted work is repeated."""
         with _spark_answers():
             self._context.cancelJobGroup(self._group)
 
     def receipts(self) -> list[Receipt]:
-        """Return the receipts. Raises SparkFailed if the round was cancelled, or if a task failed too often."""
         if self._failure is not None:
             msg = f"a task failed too often: {_cause(str(self._failure))}"
             raise SparkFailed(msg) from self._failure

@@ -61,11 +61,7 @@ class BulkConsumer(TaskConsumer):
         super().close()
 
     def poll(self, seconds: float, most: int | None = None) -> Chunk | None:
-        """
-        Return what has arrived, waiting for a full chunk at most `seconds`; None if there is nothing.
-
-        A chunk's headers are readable until the next poll.
-        """
+        """Return what has arrived; a chunk's headers are readable until the next poll."""
         if not self._queue:
             msg = "the consumer is closed"
             raise RuntimeError(msg)

@@ -81,7 +81,6 @@ class BulkSender(Sender):
         return _came_to(state)
 
     def close(self) -> None:
-        """Release librdkafka's topics, so that the producer can be destroyed."""
         if self._open:
             self._open = False
             self._line.close()
@@ -151,7 +150,6 @@ class EventDelivery:
         self._reports = native.main_queue(self._handle)
 
     def serve(self, seconds: float) -> None:
-        """Take delivery reports, which frees the records; wait at most `seconds` for the first."""
         if not self._reports:
             msg = "the delivery reports are closed"
             raise RuntimeError(msg)
@@ -168,11 +166,7 @@ class EventDelivery:
         return fatal or error
 
     def deliver_all(self, seconds: float) -> int:
-        """
-        Wait until every queued record is delivered or has failed; return how many are still open after `seconds`.
-
-        Unlike flush, it cannot cut `linger.ms` short.
-        """
+        """Wait as the protocol says; unlike flush, it cannot cut `linger.ms` short."""
         deadline = time.monotonic() + seconds
         while left := native.waiting(self._handle):
             self.serve(min(0.1, max(0.0, deadline - time.monotonic())))
@@ -181,7 +175,6 @@ class EventDelivery:
         return cast("int", left)
 
     def close(self) -> None:
-        """Release the queue, so that the producer can be destroyed."""
         if self._reports:
             native.queue_destroy(self._reports)
             self._reports = 0

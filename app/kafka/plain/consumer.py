@@ -23,7 +23,6 @@ class PlainConsumer(TaskConsumer):
     max_records = 5_000
 
     def poll(self, seconds: float, most: int | None = None) -> Chunk | None:
-        """Return what has arrived, waiting at most `seconds` for a full chunk; None if there is nothing."""
         wanted = self.wanted(most)
         messages = self._client.consume(wanted, seconds)
         full = len(messages) == wanted
