@@ -68,7 +68,7 @@ class TaskConsumer(ABC):
 
     @property
     def client(self) -> Consumer:
-        """confluent-kafka's consumer; an offset store in Kafka needs its group metadata."""
+        """confluent-kafka's consumer."""
         return self._client
 
     def connect(self, partitions: Iterable[Partition]) -> None:

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import cached_property, partial
-from itertools import chain
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
@@ -26,7 +25,7 @@ DRIVER_SECONDS, TASK_SECONDS = 5.0, 10.0
 # The timeout of an offset commit; in a transaction, once every record is acknowledged, it usually takes 2 ms.
 COMMIT_SECONDS = 5.0
 LONG_SECONDS = 1.0
-"""How long the others wait for the reader that all share."""
+"""How long others wait for the reader that all share."""
 NEVER = -math.inf
 
 
@@ -142,8 +141,9 @@ class KafkaGroupOffsets:
 
     def close(self) -> None:
         """Close the store's consumers, except one whose commit hangs: then closing would hang, too."""
-        for reader in chain.from_iterable(self._idle.values()):
-            reader.close()
+        for idle in self._idle.values():
+            while idle:
+                idle.pop().close()
 
     def _at(self, partition: Partition, offset: int, metadata: str) -> TopicPartition:
         return TopicPartition(self._context.topic(partition.topic), partition.number, offset, metadata)
@@ -151,18 +151,17 @@ class KafkaGroupOffsets:
     @contextmanager
     def _lent(self, *, stable: bool) -> Iterator[Consumer]:
         """
-        Lend a reader. One serves all as long as it answers, because each has connections of its own.
+        Lend a reader. One serves all who need not wait long, because each has connections of its own.
 
-        While it is lent for long, each of the others gets its own. One that failed is not lent again: a client whose
-        only broker was killed may never answer, and a rejected one reports it only once.
+        Nobody waits longer than LONG_SECONDS: then there is another one. One that failed is not lent again: a client
+        whose only broker was killed may never answer, and a rejected one reports it only once.
         """
         with self._turns:
-            while (left := self._lent_at + LONG_SECONDS - time.monotonic()) > 0:
-                self._turns.wait(left)
-            shared = self._lent_at == NEVER
+            patience = max(0.0, self._lent_at + LONG_SECONDS - time.monotonic())
+            shared = self._turns.wait_for(lambda: self._lent_at == NEVER, patience)
+            reader = self._idle[stable].pop() if self._idle[stable] else self._connect(stable=stable)
             if shared:
                 self._lent_at = time.monotonic()
-            reader = self._idle[stable].pop() if self._idle[stable] else self._connect(stable=stable)
         try:
             yield reader
             self._idle[stable].append(reader)

@@ -86,7 +86,7 @@ class OffsetStore(Protocol):
 
 
 class TransactionalOffsetStore(OffsetStore, Protocol):
-    """A store whose offsets can be part of a Kafka transaction."""
+    """A store whose offsets can be part of a transaction. It raises KafkaException, which the writer translates."""
 
     def save_in_transaction(self, producer: Any, partition: Partition, offset: int, metadata: str) -> None:  # noqa: ANN401  # a client of Kafka, which only the store and its writer know
         """Store the next offset to read inside the producer's open transaction, whose epoch fences older owners."""

@@ -353,17 +353,23 @@ class SimCondition(SimLock):
 
     def __init__(self) -> None:
         super().__init__()
-        self._news = SimEvent()
+        self._awaited: deque[SimEvent] = deque()
 
     def notify(self) -> None:
-        self._news.set()
+        if self._awaited:
+            self._awaited.popleft().set()
 
-    notify_all = notify
+    def notify_all(self) -> None:
+        while self._awaited:
+            self.notify()
 
     def wait(self, timeout: float | None = None) -> bool:
-        news = self._news = SimEvent()
+        news = SimEvent()
+        self._awaited.append(news)
         self.release()
         told = news.wait(timeout)
+        if not told:
+            self._awaited.remove(news)
         self.acquire()
         return told
 

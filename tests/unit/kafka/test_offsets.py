@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
@@ -11,7 +12,7 @@ from threading import Event
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from app.errors import Unreachable
+from app.errors import NotUsable, Unreachable
 from app.kafka import offsets
 from app.kafka.offsets import KafkaGroupOffsets
 from app.model import CommittedOffset, Partition
@@ -29,7 +30,9 @@ class Readers:
         self.made: list[Readers.Reader] = []
         self.asked = Event()
         self.answer = Event()
-        self.hangs = self.fails = False
+        self.hangs = self.fails = self.refuses = False
+        self.takes = 0.0
+        """The seconds of each request."""
 
     class Reader:
         """Answers, hangs or fails as it is told."""
@@ -41,6 +44,7 @@ class Readers:
         def _ask(self) -> None:
             if self._readers.fails:
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+            time.sleep(self._readers.takes)
             if self._readers.hangs and self is self._readers.made[0]:
                 self._readers.asked.set()
                 assert self._readers.answer.wait(PATIENCE)
@@ -59,6 +63,8 @@ class Readers:
             self.closed = True
 
     def __call__(self, *_: object, **__: object) -> Reader:
+        if self.refuses:
+            raise NotUsable("a secret cannot be read")
         self.made.append(self.Reader(self))
         return self.made[-1]
 
@@ -78,15 +84,38 @@ def store(readers: Readers) -> KafkaGroupOffsets:
     return KafkaGroupOffsets(StoreContext("group", {}, planned={}))
 
 
-def test_lanes_share_a_reader(readers: Readers, store: KafkaGroupOffsets) -> None:
-    """Each one has connections of its own, so hundreds of lanes must not have hundreds."""
+@pytest.mark.parametrize("refused", [False, True])
+def test_lanes_share_a_reader(
+    readers: Readers, store: KafkaGroupOffsets, refused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each one has connections of its own, so hundreds of lanes must not have hundreds. Also if one cannot be made."""
+    monkeypatch.setattr(offsets, "LONG_SECONDS", PATIENCE)
+    readers.takes = 0.001
+    if refused:
+        readers.refuses = True
+        with pytest.raises(NotUsable):
+            store.load([RAW], stable=False)
+        readers.refuses = False
+        monkeypatch.setattr(offsets, "LONG_SECONDS", 0.0)  # whoever thinks that it is lent does not wait
+        store.load([RAW], stable=False)
+        monkeypatch.setattr(offsets, "LONG_SECONDS", PATIENCE)
     with ThreadPoolExecutor(8) as lanes:
-        found = list(lanes.map(lambda _: store.load([RAW], stable=True), range(200)))
+        found = list(lanes.map(lambda _: store.load([RAW], stable=True), range(50)))
     store.reset(RAW, 8, "")
     store.close()
 
-    assert [FOUND] * 200 == found
-    assert [True] == [each.closed for each in readers.made]
+    assert [FOUND] * 50 == found
+    assert [True] * (1 + refused) == [each.closed for each in readers.made]
+
+
+def test_lanes_have_several_readers_where_each_answer_takes_long(readers: Readers, store: KafkaGroupOffsets) -> None:
+    """A cluster that is far away would otherwise serve one lane after the other."""
+    readers.takes = 0.02
+    with ThreadPoolExecutor(24) as lanes:
+        found = list(lanes.map(lambda _: store.load([RAW], stable=True), range(24)))
+
+    assert [FOUND] * 24 == found
+    assert len(readers.made) > 1
 
 
 @pytest.mark.parametrize("call", ["load", "reset"])
