@@ -44,11 +44,11 @@ class Life:
         self._signs: tuple[float, float] | None = None
         """When the first and the last sign of life were seen; None before the first and after a long silence."""
 
-    def observe(self, *, sign: bool) -> None:
-        """Record an answered look and whether it showed a sign of life."""
+    def observe(self, *, sign: bool, of_another: bool = False) -> None:
+        """Record an answered look and whether it showed a sign of life, perhaps the first one of another run."""
         first, last = self._signs or (math.inf, math.inf)
         if sign:
-            self._signs = (first if self.goes_on else self._sight.now()), self._sight.now()
+            self._signs = (first if self.goes_on and not of_another else self._sight.now()), self._sight.now()
         elif self._sight.seconds(last) >= self._gone_seconds:
             self._signs = None
 
@@ -58,4 +58,8 @@ class Life:
 
     @property
     def is_long(self) -> bool:
-        return self._signs is not None and self._sight.seconds(self._signs[0]) >= self._gone_seconds
+        """Whether so much time lies between the first and the last sign; silence since then counts for nothing."""
+        if self._signs is None:
+            return False
+        first, last = map(self._sight.seconds, self._signs)
+        return first - last >= self._gone_seconds

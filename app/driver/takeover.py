@@ -30,6 +30,8 @@ class Takeover:
         self._me = me
         self._others: dict[Partition, Owner] = {}
         self._later = Life(sight, gone_seconds)
+        self._latest = NOBODY
+        """The run of a later generation that was seen last."""
 
     def observe(self, moved: Mapping[Partition, Owner]) -> None:
         """Record the owners of the offsets that moved since the last look."""
@@ -37,7 +39,9 @@ class Takeover:
             self._others.pop(partition, None)
             if owner.generation != self._me.generation and owner != NOBODY:
                 self._others[partition] = owner
-        self._later.observe(sign=any(self._is_later(owner) for owner in moved.values()))
+        later = max((owner for owner in moved.values() if self._is_later(owner)), default=NOBODY)
+        self._later.observe(sign=later != NOBODY, of_another=later != self._latest)
+        self._latest = self._latest if later == NOBODY else later
 
     def _is_later(self, owner: Owner) -> bool:
         return owner.generation > self._me.generation

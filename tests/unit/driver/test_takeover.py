@@ -106,8 +106,24 @@ class TestTakeover:
             harness.look({A: LATER})
             assert not harness.takeover.has_all([A, B])
             harness.now += GONE_SECONDS / 3
+        assert not harness.takeover.has_all([A, B])  # it has been silent since, perhaps for ever
+        harness.look({A: LATER})
 
         assert harness.takeover.has_all([A, B])
+
+    def test_a_later_generation_that_dies_in_between_has_not_had_its_minute(self) -> None:
+        """Otherwise the earlier service would end although nobody works. A run after a crash has a minute of its own."""
+        harness = TakeoverHarness()
+        for _ in range(2):
+            harness.look({A: LATER})
+            harness.now += GONE_SECONDS / 2
+        harness.look({})
+        assert not harness.takeover.has_all([A, B])
+
+        harness.look({A: LATER._replace(started=LATER.started + 1)})
+
+        assert A in harness.takeover.taken
+        assert not harness.takeover.has_all([A, B])
 
     def test_an_outage_counts_for_nothing(self) -> None:
         """It is neither silence of the later generation nor time in which that could have taken partitions."""
