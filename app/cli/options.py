@@ -18,6 +18,7 @@ from app.errors import ConfigError, WinnowError, built
 from app.executor.parse import PARSER_ERROR, REFUSED, TOO_LARGE
 from app.operate.parser_options import FILTERS_FIT, KEY_FITS, PARSER_FITS
 from app.operate.reasons import doubts
+from app.operate.served import is_address
 from app.operate.store_options import STORES_FIT
 from app.times import ago, assumed, milliseconds_of, seconds_of
 from parsers import registry
@@ -41,8 +42,21 @@ configuration = click.option(
 overrides = click.option(
     "--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Override a key of the configuration; repeatable."
 )
+
+
+def _address(_: click.Context, __: click.Parameter, url: str) -> str:
+    if url and not is_address(url):
+        raise click.BadParameter(f"{url!r} is not an HTTP address, such as http://127.0.0.1:8090")
+    return url
+
+
 status_page = click.option(
-    "--status", "url", default="", metavar="URL", help="Where the running service serves its status page."
+    "--status",
+    "url",
+    default="",
+    metavar="URL",
+    callback=_address,
+    help="Where the running service serves its status page.",
 )
 topics = click.option(
     "--topic",

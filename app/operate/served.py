@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from http.client import HTTPException
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
@@ -29,6 +30,15 @@ def address(config: Config) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{http.port}"
 
 
+def is_address(url: str) -> bool:
+    """Whether this is an HTTP address, with a host and no impossible port."""
+    try:
+        found = urlsplit(url)
+        return found.scheme in ("http", "https") and bool(found.hostname) and found.port != 0
+    except ValueError:
+        return False
+
+
 def status(url: str, group: str) -> dict[str, Any]:
     """
     Return what the service of this group answers.
@@ -37,7 +47,7 @@ def status(url: str, group: str) -> dict[str, Any]:
         Unreachable: nothing answers.
         NotUsable: something else answers.
     """
-    if urlsplit(url).scheme not in ("http", "https"):
+    if not is_address(url):
         raise NotUsable(f"{url} is not an HTTP address", CURE)
     document = _document(url.rstrip("/") + PATH)
     if document.get("version") != VERSION or "now" not in document:
@@ -58,6 +68,6 @@ def _document(url: str) -> dict[str, Any]:
         raise Unreachable(f"no service answers at {url} ({error.reason})", CURE) from None
     except OSError as error:
         raise Unreachable(f"no service answers at {url} ({error})", CURE) from None
-    except ValueError:
+    except (HTTPException, ValueError):
         found = None
     return found if isinstance(found, dict) else {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from http.client import BadStatusLine
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from app.cli import main
 from app.driver.pause import PauseMark
 from app.errors import NotAllowed
 from app.model import Partition, Pause
+from app.operate import following
 from app.operate.following import Follower
 from tests.fakes.driver import DriverKafka
 from tests.fakes.pauses import PauseOffsets
@@ -115,3 +117,35 @@ def test_it_waits_until_the_service_has_followed(
     assert winnow().endswith(f"; {said}\n")
     assert seconds == shown["followed_seconds"]
     assert ("pause" == command) is (shown["paused"] is not None)
+
+
+@pytest.mark.parametrize("command", ["pause", "resume"])
+def test_a_server_that_speaks_no_http_hinders_nothing(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The port of the status page may be another service's."""
+
+    def speaks_ssh(*_: object, **__: object) -> None:
+        raise BadStatusLine("SSH-2.0-OpenSSH_9.6")
+
+    marks = PauseMark(PauseOffsets(), "clean", ["dead"])
+    if command == "resume":
+        marks.set(Pause(5_000, "ops"))
+    monkeypatch.setattr("urllib.request.OpenerDirector.open", speaks_ssh)
+    monkeypatch.setattr(following, "is_local", lambda _: True)
+    monkeypatch.setattr("app.start.clients", lambda _: replace(DriverKafka().clients, pauses=marks))
+
+    done = CliRunner().invoke(main, [command, "-c", str(file_of(GOOD, tmp_path))])
+
+    assert 0 == done.exit_code, done.output
+    assert ("pause" == command) is (marks.read() is not None)
+
+
+@pytest.mark.parametrize("command", ["pause", "resume", "doctor"])
+@pytest.mark.parametrize("url", ["localhost:8090", "http://[::1"])
+def test_the_address_of_a_status_page_is_checked(command: str, url: str, tmp_path: Path) -> None:
+    """Before anything is asked or set."""
+    done = CliRunner().invoke(main, [command, "-c", str(file_of(GOOD, tmp_path)), "--status", url])
+
+    assert 2 == done.exit_code
+    assert f"'{url}' is not an HTTP address" in done.stderr

@@ -43,13 +43,14 @@ def test_the_status_of_the_service() -> None:
 
 @pytest.fixture
 def stranger(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Return the URL of another server, which gives this answer."""
+    """Return the URL of another server, which gives this answer: a code and a body, or bytes that may be no HTTP."""
     code, body = request.param
 
     class Stranger(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            self.send_response(code)
-            self.end_headers()
+            if code is not None:
+                self.send_response(code)
+                self.end_headers()
             self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
@@ -68,6 +69,8 @@ def stranger(request: pytest.FixtureRequest) -> Iterator[str]:
         ((200, b"[1]"), "something other than the status"),
         ((200, b'{"version": 99, "now": 1}'), "something other than the status"),
         ((404, b""), "answers 404"),
+        ((None, b"SSH-2.0-OpenSSH_9.6\r\n"), "something other than the status"),
+        ((None, b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\n{"), "something other than the status"),
     ],
     indirect=["stranger"],
 )
@@ -81,5 +84,6 @@ def test_nothing_answers() -> None:
     """Nor is any other protocol asked."""
     with pytest.raises(Unreachable, match=r"no service answers at http://127.0.0.1:1"):
         status("http://127.0.0.1:1", "idc")
-    with pytest.raises(NotUsable, match="is not an HTTP address"):
-        status("file:///etc/passwd", "idc")
+    for url in ("file:///etc/passwd", "http://[::1", "http://host:port", "http:///", "localhost:8090"):
+        with pytest.raises(NotUsable, match="is not an HTTP address"):
+            status(url, "idc")
