@@ -116,7 +116,7 @@ def _transposed(view: View) -> Iterator[Sequence[object]]:
 
 def wrapped(text: str, width: int, style: str = "") -> list[Text]:
     """Return the lines of a text in a width; none if it is empty."""
-    lines = [*Text(text, style).wrap(_CONSOLE, width, overflow="fold")] if text else []
+    lines = [*Text(text, style).wrap(_CONSOLE, max(1, width), overflow="fold")] if text else []
     for each in lines:
         each.rstrip()
     return lines

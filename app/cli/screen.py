@@ -96,7 +96,7 @@ def _interrupted_by(number: signal.Signals) -> Iterator[None]:
 def title(text: str, width: int) -> Text:
     """Return a line with the clock at its right end."""
     clock = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
-    return Text(f"{text:<{width - len(clock) - 2}}  {clock}", style="bold")
+    return Text(f"{text:<{max(0, width - len(clock) - 2)}}  {clock}", style="bold")
 
 
 def trouble_lines(text: str, width: int) -> list[Text]:

@@ -85,6 +85,21 @@ def test_something_is_shown_before_kafka_has_answered(make: type[TopScreen | Lag
     assert not press(what, "q")
 
 
+@pytest.mark.parametrize("make", [TopScreen, LagScreen])
+@pytest.mark.parametrize("width", range(1, 31))
+def test_no_terminal_is_too_small(width: int, make: type[TopScreen | LagScreen]) -> None:
+    """It shows what fits, in one line or five."""
+    watched = Watched()
+    watched.trouble = "Kafka is not responding"
+    watched.say(1, lags(6), Pause(NOW, "vm"))
+    what = make("cleansing", watched)
+
+    assert what.lines(width, 1)
+    what.poll()
+    for height in range(1, 6):
+        assert what.lines(width, height)
+
+
 def test_the_worst_partition_comes_first() -> None:
     """The one with a problem, and then the largest lag: with 256 of them, the screen says how many it shows."""
     watched, found = Watched(), lags(256)
