@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,6 +13,7 @@ import click
 
 from app import config, cures
 from app.cli.options import clients, reports_errors
+from app.errors import ConfigError
 from app.operate import beginning, rights
 from parsers.proposals import Proposal, propose
 
@@ -45,7 +47,7 @@ def init(sample: IO[bytes], file: Path | None, force: bool, bootstrap: str | Non
     """
     if not re.fullmatch(r"[\w.-]{1,200}", topic, re.ASCII):
         raise click.UsageError(f"--topic: {topic!r} cannot be the name of a topic")
-    if file is not None and file.exists() and not force:
+    if file is not None and os.path.lexists(file) and not force:
         raise click.UsageError(f"{file} exists: --force replaces it")
     lines = beginning.lines_of(sample)
     found = propose(lines)
@@ -60,8 +62,11 @@ def init(sample: IO[bytes], file: Path | None, force: bool, bootstrap: str | Non
     if file is None:
         click.echo(text, nl=False)
     else:
-        with file.open("w" if force else "x") as opened:
-            opened.write(text)
+        try:
+            with file.open("w" if force else "x") as opened:
+                opened.write(text)
+        except OSError as error:
+            raise ConfigError((f"--output: {file}: {error.strerror}",)) from None
     _say([*prepared, *_next(file)])
     return 0
 

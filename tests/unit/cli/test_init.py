@@ -133,6 +133,18 @@ def test_a_file_is_replaced_only_on_demand() -> None:
     assert "raw-logs" in Path("winnow.yaml").read_text()
 
 
+@pytest.mark.parametrize(
+    ("file", "why"), [("no/winnow.yaml", "No such file or directory"), ("w" * 300, "File name too long")]
+)
+@pytest.mark.parametrize("more", [[], ["--force"]], ids=str)
+def test_a_file_that_cannot_be_written(file: str, why: str, more: list[str]) -> None:
+    """It is wrong usage, told in one line."""
+    done = init("-o", file, *more)
+
+    assert 2 == done.exit_code, done.exception
+    assert f"configuration: --output: {file}: {why}" == done.stderr.splitlines()[-1]
+
+
 PROSE = [*(" ".join("abcdefghijkl"[:count]) for count in range(1, 10)), "a b", "\x1b[31mred"]
 
 
