@@ -11,6 +11,8 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from app.operate.reading import printable
+
 UNKNOWN = "-"
 """Shown for a missing value, as in Kafka's own tools."""
 GAP = "  "
@@ -130,13 +132,4 @@ def _cell(value: object) -> str:
             return f"{value:.1f}"
         case [*parts]:
             return ", ".join(map(_cell, parts))
-    return _printable(str(value))
-
-
-def _printable(text: str) -> str:
-    """Return the text without characters that end the line or move the cursor: a record may hold any."""
-    return text if text.isprintable() else "".join(map(_escaped, text))
-
-
-def _escaped(character: str) -> str:
-    return character if character.isprintable() else character.encode("unicode_escape").decode()
+    return printable(str(value))

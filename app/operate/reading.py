@@ -79,3 +79,12 @@ def whole(partitions: Iterable[Partition], answers: Mapping[Partition, T]) -> Ma
 def text_of(value: bytes | None) -> str | None:
     """Return bytes as text; bytes that are not UTF-8 are escaped."""
     return None if value is None else value.decode(errors="backslashreplace")
+
+
+def printable(text: str) -> str:
+    """Return the text without characters that end the line or move the cursor: a record may hold any."""
+    return text if text.isprintable() else "".join(map(_escaped, text))
+
+
+def _escaped(character: str) -> str:
+    return character if character.isprintable() else character.encode("unicode_escape").decode()

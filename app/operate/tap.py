@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from app.operate.reading import text_of
+from app.operate.reading import printable, text_of
 from app.records import Record
 from parsers.contract import Parsed
 
@@ -36,7 +36,8 @@ class Pair:
 
     def __str__(self) -> str:
         became = f"reason  {self.reason}: {self.detail}" if self.reason else f"output  {text_of(self.output)}"
-        return f"{self.record.partition}@{self.record.offset}\n  input   {text_of(self.record.value)}\n  {became}"
+        place, value = f"{self.record.partition}@{self.record.offset}", text_of(self.record.value)
+        return f"{place}\n  input   {printable(f'{value}')}\n  {printable(became)}"
 
 
 def pairs(

@@ -47,6 +47,9 @@ def test_what_is_printed() -> None:
 
     assert "raw-0@4\n  input   rubbish \\xff\n  reason  no_marker: there is none" == str(bad)
     assert str(good).endswith("\n  output  clean")
+    wild = record(6, "\x1b[2Jé\r\n\x9bm\t".encode())
+    assert str(Pair(wild, b"a\x07b")) == "raw-0@6\n  input   \\x1b[2Jé\\r\\n\\x9bm\\t\n  output  a\\x07b"
+    assert str(Pair(wild, None, "x", "not \x1b")).endswith("\n  reason  x: not \\x1b")
     assert {
         "topic": "raw",
         "partition": 0,
