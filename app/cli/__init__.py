@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from io import TextIOWrapper
+
 import click
 
 from app import __version__
@@ -34,6 +37,8 @@ from app.cli.transactions import transactions
 @click.version_option(__version__, prog_name="winnow")
 def main() -> None:
     """Cleanse Kafka log topics on Spark, exactly once."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # no character that it lacks ends a command, as on stderr
 
 
 main.add("Run it", init, check, show_config, run)
