@@ -12,6 +12,7 @@ from app.offsets.metadata import Counts, OffsetMetadata
 from app.offsets.times import NO_TIME, TaskTimes
 from app.runtime import Runtime
 from app.status.snapshot import About, Phase, Problem, Snapshot, Step
+from app.status.window import recent
 
 Listener = Callable[[Snapshot, Snapshot], None]
 """Called with the snapshots before and after a change."""
@@ -56,7 +57,10 @@ class ServiceTracker:
 
     def kafka_is_back(self) -> None:
         if self.snapshot.outage:
-            self._publish(outage=None)
+            # Nothing could move in the outage. Judged from before it, each partition would be stalled.
+            now, known = self._now(), self.snapshot.partitions
+            partitions = {each: replace(status, points=recent(status.points, now)) for each, status in known.items()}
+            self._publish(outage=None, partitions=partitions)
 
     def taken_over(self, taken: Mapping[Partition, Owner]) -> None:
         if taken != self.taken:

@@ -27,7 +27,7 @@ from app.status.snapshot import (
     Problem,
     RoundStatus,
 )
-from app.status.window import DAY_MOMENT_SECONDS, DAY_SECONDS, Moment, Point, with_moment, with_point
+from app.status.window import DAY_MOMENT_SECONDS, DAY_SECONDS, Moment, Point, recent, with_moment, with_point
 
 # How many ended rounds are shown.
 ENDED_ROUNDS = 20
@@ -78,7 +78,8 @@ class StatusTracker(ServiceTracker):
         for partition, error in workload.blocked.items():
             known = partitions.get(partition) or self._known(partition)
             problem = Problem.of(error, self._now()).continuing(known.problem)
-            partitions[partition] = replace(self._in_state(known, PartitionState.BLOCKED), problem=problem)
+            blocked, points = self._in_state(known, PartitionState.BLOCKED), recent(known.points, self._now())
+            partitions[partition] = replace(blocked, problem=problem, points=points)
         self._refreshed_at = self._runtime.monotonic()
         rival, mirrors = self._rival(workload.rival), workload.mirrors
         self._publish_look(partitions, fenced=workload.fenced, rival=rival, mirrors=mirrors)

@@ -2,7 +2,7 @@
 const EVERY = 2000, HISTORY = 5, FIRST = 100;
 const WORST = ["blocked", "stalled", "falling behind", "paused", "unknown", "waiting", "catching up", "ok"];
 const MARKS = {blocked: "×", stalled: "!", "falling behind": "↑", paused: "‖", unknown: "?", waiting: "…", "catching up": "↓", ok: ""};
-const OLD_SECONDS = 60, NAMES = 5, TONES = 5, MANY = 24;
+const NAMES = 5, TONES = 5, MANY = 24;
 const at = id => document.getElementById(id);
 const number = value => value == null ? "–" : Math.round(value).toLocaleString("en");
 const fine = value => Number(value.toPrecision(3)).toLocaleString("en");
@@ -114,7 +114,7 @@ function showState(status) {
   document.title = `${service.word} · ${status.group} · Winnow`;
 }
 
-const old = () => silentSince != null || ["outage", "hangs"].includes(last.service.word) || last.age > OLD_SECONDS;
+const old = () => silentSince != null || ["outage", "hangs"].includes(last.service.word);
 
 function silent() {
   silentSince ??= Date.now() / 1000;

@@ -54,9 +54,19 @@ class Moment(NamedTuple):
 
 
 def with_point(points: tuple[Point, ...], point: Point) -> tuple[Point, ...]:
-    """Return the window with a point appended; a point too close to the last one and points too old are left out."""
+    """
+    Return the window with a point appended; a point too close to the last one and points too old are left out.
+
+    The newest of those too old stays, so that the points span the window however rare they are.
+    """
     kept = points[:-1] if len(points) > 1 and point.at - points[-2].at <= STEP_SECONDS else points
-    return (*(each for each in kept if each.at > point.at - WINDOW_SECONDS), point)
+    within = recent(kept, point.at)
+    return (*kept[: len(kept) - len(within)][-1:], *within, point)
+
+
+def recent(points: tuple[Point, ...], now: float) -> tuple[Point, ...]:
+    """Return the points of the last window. Only these count where nobody looked for a while, as in an outage."""
+    return tuple(each for each in points if each.at > now - WINDOW_SECONDS)
 
 
 def with_moment(

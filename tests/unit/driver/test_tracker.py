@@ -533,6 +533,24 @@ def test_the_window_has_each_look(harness: TrackerHarness) -> None:
     assert 1_010 == harness.snapshot.looked
 
 
+def test_the_window_begins_anew_where_nobody_looked_for_long(harness: TrackerHarness) -> None:
+    """Nothing could move in an outage or without a leader: judged from before, the partition would be stalled."""
+    found = workload(at(A, 40), at(B, 40))
+    unseen = Workload({A: at(A, 40)}, ranges={A: found.ranges[A]}, blocked={B: NoStartingOffset(B, "no leader")})
+
+    def look(after: float, found: Workload) -> list[list[float]]:
+        harness.now += after
+        harness.tracker.kafka_is_back()
+        harness.tracker.discovered(found)
+        return [[point.at for point in harness.snapshot.partitions[each].points] for each in (A, B)]
+
+    assert [[1_000.0], [1_000.0]] == look(0, found)
+    harness.tracker.kafka_is_away(Unreachable("connection refused"))
+    assert [[1_600.0], [1_600.0]] == look(600, found)
+    assert [[1_600.0, 2_200.0], []] == look(600, unseen)
+    assert [[2_200.0, 2_800.0], [2_800.0]] == look(600, found)
+
+
 def test_the_last_commit_is_when_the_offset_moved(harness: TrackerHarness) -> None:
     """The first look shows no movement. A receipt shows one, too; in an outage, one from when it began."""
 
