@@ -85,8 +85,9 @@ class StatusTracker(ServiceTracker):
         self._publish_look(partitions, fenced=workload.fenced, rival=rival, mirrors=mirrors)
 
     def _planned(self, status: PartitionStatus) -> PartitionStatus:
-        """Return a partition that a round can process; a failed one stays failed until a task has it again."""
-        if status.state is PartitionState.FAILED or self._stays_blocked(status):
+        """Return a partition that a round can process; a failed one stays failed until a round has it, or a pause."""
+        failed = status.state is PartitionState.FAILED and self.snapshot.paused is None
+        if failed or self._stays_blocked(status):
             return status
         planned = self._in_state(status, self._at_rest())
         return self._in_trouble(planned, self.undeliverable.get(status.partition))
@@ -150,13 +151,14 @@ class StatusTracker(ServiceTracker):
     def paused(self, pause: Pause | None) -> None:
         if pause is None and self.snapshot.paused is None:
             return
-        before, after = PartitionState.PLANNED, PartitionState.PAUSED
+        before, after = {PartitionState.PLANNED, PartitionState.FAILED}, PartitionState.PAUSED
         if pause is None:
-            before, after = after, before
-        partitions = {
-            partition: self._in_state(status, after) if status.state is before else status
-            for partition, status in self.snapshot.partitions.items()
-        }
+            before, after = {PartitionState.PAUSED}, PartitionState.PLANNED
+        partitions = dict(self.snapshot.partitions)
+        for partition, status in partitions.items():
+            if status.state in before:
+                changed = self._in_state(status, after)
+                partitions[partition] = self._in_trouble(changed, self.undeliverable.get(partition))
         self._publish(paused=pause, partitions=partitions)
 
     @property

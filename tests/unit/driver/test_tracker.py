@@ -242,6 +242,23 @@ def test_a_pause_is_the_state_of_what_could_be_worked_on(harness: TrackerHarness
     assert [PartitionState.PLANNED, PartitionState.BLOCKED] == states()
 
 
+@pytest.mark.parametrize("first", ["the pause", "the failure"])
+def test_a_pause_is_the_state_of_what_failed_before(harness: TrackerHarness, first: str) -> None:
+    """No round will try it again until the pause ends, so it neither fails nor stalls; its problem is over."""
+    steps = [
+        lambda: harness.tracker.paused(Pause(1_000_000, "ops-1")),
+        lambda: harness.tracker.round_ended([Receipt(A, 0, 0, outcome=Outcome.FAILED, error="broken")], 1.0),
+    ]
+    begin(harness, at(A, 0))
+    for step in steps if first == "the pause" else reversed(steps):
+        step()
+    harness.tracker.discovered(workload(at(A, 0)))
+
+    assert (PartitionState.PAUSED, []) == (harness.snapshot.partitions[A].state, harness.snapshot.problems)
+    harness.tracker.paused(None)
+    assert PartitionState.PLANNED is harness.snapshot.partitions[A].state
+
+
 def test_a_topic_that_is_deleted_under_a_task(harness: TrackerHarness) -> None:
     """A refresh no longer finds the partition, its task still reports, and the next discovery blocks it."""
     begin(harness, at(A, 0), at(B, 0))
