@@ -167,6 +167,11 @@ SERVICE: Sequence[Metric[Snapshot]] = (
     Metric("winnow_ready", "1 while Kafka responds and rounds run", lambda s, _: int(not not_ready(s))),
     Metric("winnow_taken_over", "partitions taken over by a later generation", lambda s, _: len(s.taken)),
     Metric(
+        "winnow_standing_by",
+        "1 while it leaves the work to another service, and has not worked yet",
+        lambda s, _: int(s.stands_by),
+    ),
+    Metric(
         "winnow_snapshot_age_seconds",
         "age of the offsets from Kafka behind these metrics",
         lambda s, now: None if s.looked is None else max(0.0, now - s.looked),

@@ -134,11 +134,15 @@ def test_an_outage_has_an_age() -> None:
 
 
 def test_a_service_that_stands_by() -> None:
-    """It is not ready, but that is no alert: the alert checks how much a later generation has taken over."""
+    """It is not ready, but that is no alert: the alert checks whether it stands by, behind whichever generation."""
     taken = dict.fromkeys(SNAPSHOT.partitions, NOBODY)
     found = samples(replace(SNAPSHOT, phase=Phase.STARTING, taken=taken))
+    equal = samples(replace(SNAPSHOT, phase=Phase.STARTING, rival=Problem("another service works", "", 9_000.0)))
 
     assert (0, len(taken)) == (found["winnow_ready", ()], found["winnow_taken_over", ()])
+    assert (0, 0) == (equal["winnow_ready", ()], equal["winnow_taken_over", ()])
+    assert (1, 1) == (found["winnow_standing_by", ()], equal["winnow_standing_by", ()])
+    assert 0 == samples(SNAPSHOT)["winnow_standing_by", ()]
 
 
 def test_before_the_first_look() -> None:
