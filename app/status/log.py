@@ -92,7 +92,8 @@ def _others(before: Snapshot, after: Snapshot) -> Iterator[Line]:
     if rival and (before.rival is None or _another_minute(before, after, rival.since)):
         event = events.STANDING_BY if after.stands_by else events.RIVAL
         yield Line(event, {"rival": str(rival)})
-    if after.taken and len(after.taken) != len(before.taken):
+    again = after.stands_by and _another_minute(before, after, after.step_since)
+    if after.taken and (again or len(after.taken) != len(before.taken)):
         fields = {
             "by": str(latest(after.taken.values())),
             "taken": len(after.taken),

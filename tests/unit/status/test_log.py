@@ -204,6 +204,20 @@ def test_a_take_over_is_told_step_by_step() -> None:
     assert ["standing_by"] == [event for _, event in events(BEFORE, replace(one, round=None, phase=Phase.STARTING))]
 
 
+def test_standing_by_behind_a_later_generation_is_told_each_minute() -> None:
+    """The minutes count from when the start began to wait. Whoever works is told of each step only."""
+    stands_by = replace(
+        BEFORE, phase=Phase.STARTING, step_since=100, round=None, taken={P: Owner(0, "there", "clean", 3)}
+    )
+    line = ("warning", "standing_by")
+
+    assert [] == events(stands_by, replace(stands_by, at=159))
+    assert [line] == events(replace(stands_by, at=159), replace(stands_by, at=161))
+    assert [] == events(replace(stands_by, at=161), replace(stands_by, at=219))
+    works = replace(stands_by, phase=Phase.RUNNING)
+    assert [] == events(works, replace(works, at=161))
+
+
 def test_a_hanging_transaction_is_told_after_a_minute_and_each_minute() -> None:
     """The line has its age, the waiting records, and the tool that ends it; an outage has its own line."""
     open_ = with_partition(unstable_since=100.0, last_stable=20, high_watermark=50)
