@@ -96,7 +96,7 @@ class Service:
 
     def _run(self, *, until_end: bool, stand_by: bool) -> int:
         rounds, failure = None, ""
-        self._tracker.started()
+        self._tracker.started(self._discovery.owner)
         try:
             warnings = self._as_soon_as_kafka_answers(lambda: refuse(self._preflight.rights()))
             self._tracker.waits_for(Step.SETTINGS)

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from app.errors import NotAllowed, Unreachable
-from app.model import Owner, Partition
-from app.offsets.metadata import Counts, OffsetMetadata
-from app.offsets.times import NO_TIME, TaskTimes
+from app.model import NOBODY, Owner, Partition
+from app.offsets.metadata import Counts
+from app.offsets.times import NO_TIME, TaskReport, TaskTimes
 from app.runtime import Runtime
 from app.status.snapshot import About, Phase, Problem, Snapshot, Step
 from app.status.window import recent
@@ -31,9 +31,12 @@ class ServiceTracker:
         self.taken: Mapping[Partition, Owner] = {}
         """The partitions that a later generation has taken over."""
         self._totals = Counts()
-        self._times = TimesOfTasks(int(now * 1000))
+        self._times = TimesOfTasks()
+        self._me = NOBODY
 
-    def started(self) -> None:
+    def started(self, me: Owner) -> None:
+        """Record that this run of the service has started, as its tasks name it."""
+        self._me = me
         self._publish(about=self._about)
 
     def waits_for(self, step: Step) -> None:
@@ -95,21 +98,17 @@ class ServiceTracker:
 
 
 class TimesOfTasks:
-    """Adds up the times that tasks of the run report with offsets. It `started` in milliseconds since the epoch."""
+    """Adds up the times that tasks of the run report with offsets."""
 
-    def __init__(self, started: int) -> None:
-        self._started = started
+    def __init__(self) -> None:
         self._reports: dict[int, tuple[tuple[int, ...], TaskTimes]] = {}
         """The last attempt of each task, and its report."""
         self.total: Mapping[int, TaskTimes] = {}
         """The times of each task, by its number within a round."""
 
-    def take(self, metadata: OffsetMetadata) -> None:
+    def take(self, report: TaskReport) -> None:
         """Add a task's report. Old partitions may carry older times, and a retry starts from zero."""
-        report, run = metadata.report, metadata.owner.started
-        if report is None or run < self._started:
-            return
-        task, attempt = report.attempt.task, (run, report.attempt.round, report.attempt.number)
+        task, attempt = report.attempt.task, (report.attempt.round, report.attempt.number)
         known, before = self._reports.get(task, (attempt, NO_TIME))
         if attempt < known or (attempt == known and report.times.seconds < before.seconds):
             return

@@ -272,7 +272,8 @@ class StatusTracker(ServiceTracker):
         """Return what tasks have counted since the last look; the first look counts nothing."""
         before, metadata = self._metadata.get(partition), OffsetMetadata.parse(text)
         self._metadata[partition] = metadata
-        self._times.take(metadata)
+        if metadata.report is not None and metadata.owner == self._me:
+            self._times.take(metadata.report)
         if before is None:
             return Counts()
         same = (before.topic_id, before.since) == (metadata.topic_id, metadata.since)

@@ -723,6 +723,12 @@ class TestTimes:
         metadata = str(OffsetMetadata("id", 0, Counts(1, 1), owner=Owner(run, "here", "clean"), report=report))
         return PartitionOffsets(partition, "id", Watermarks(0, 100, 120), CommittedOffset(40, metadata))
 
+    @pytest.fixture
+    def harness(self) -> TrackerHarness:
+        harness = TrackerHarness()
+        harness.tracker.started(Owner(1_000_000, "here", "clean"))
+        return harness
+
     def look(self, harness: TrackerHarness, *offsets: PartitionOffsets) -> dict[int, float]:
         harness.tracker.refreshed(SourceOffsets({each.partition: each for each in offsets}))
         return {task: times.waits for task, times in harness.snapshot.tasks.items()}
@@ -750,6 +756,12 @@ class TestTimes:
         """They still exist when the service starts."""
         assert {} == self.look(harness, self.told(A, 3, Attempt(9, 0), run=999_999))
         assert {0: 1} == self.look(harness, self.told(A, 1, Attempt(1, 0)))
+
+    def test_those_of_a_later_run_are_not_ours(self, harness: TrackerHarness) -> None:
+        """An upgrade that fails leaves its reports; the times of this run go on beside them."""
+        assert {0: 3} == self.look(harness, self.told(A, 3, Attempt(4, 0)))
+        assert {0: 3} == self.look(harness, self.told(A, 50, Attempt(9, 0), run=1_000_001))
+        assert {0: 5} == self.look(harness, self.told(A, 5, Attempt(4, 0)))
 
     def test_the_last_report_of_a_round_counts(self, harness: TrackerHarness) -> None:
         """It comes with the receipts."""
