@@ -11,7 +11,7 @@ from app.driver.service_tracker import Listener, ServiceTracker
 from app.driver.starting_offsets import PartitionOffsets
 from app.driver.workload import SourceOffsets, Workload
 from app.errors import AccountingError, PartitionError, SparkFailed
-from app.model import OffsetRange, Outcome, Owner, Partition, Pause, Receipt
+from app.model import NOBODY, OffsetRange, Outcome, Owner, Partition, Pause, Receipt
 from app.offsets.metadata import Counts, OffsetMetadata
 from app.rates import UNLIMITED, Rates
 from app.runtime import REAL, Runtime
@@ -269,12 +269,12 @@ class StatusTracker(ServiceTracker):
         return replace(status, lost=status.lost + max(0, at.watermarks.log_start - first))
 
     def _newly_counted(self, partition: Partition, text: str) -> Counts:
-        """Return what tasks have counted since the last look; the first look counts nothing."""
+        """Return what our tasks have counted since the last look; the first look counts nothing."""
         before, metadata = self._metadata.get(partition), OffsetMetadata.parse(text)
         self._metadata[partition] = metadata
         if metadata.report is not None and metadata.owner == self._me:
             self._times.take(metadata.report)
-        if before is None:
+        if before is None or metadata.owner not in (self._me, NOBODY):
             return Counts()
         same = (before.topic_id, before.since) == (metadata.topic_id, metadata.since)
         new = metadata.counts.since(before.counts) if same else metadata.counts

@@ -107,6 +107,21 @@ def test_counts_are_those_that_tasks_have_committed(harness: TrackerHarness) -> 
     assert 30 == harness.snapshot.totals.records
 
 
+def test_what_another_service_commits_is_not_counted(harness: TrackerHarness) -> None:
+    """Whether this one stands by or a later one takes over: each record counts in the service that has cleansed it."""
+    me, other = Owner(1_000_000, "here", "clean"), Owner(2_000_000, "there", "clean", 1)
+    harness.tracker.started(me)
+
+    def look(offset: int, owner: Owner) -> int:
+        metadata = str(OffsetMetadata("id", 0, Counts(offset, offset), owner=owner))
+        offsets = PartitionOffsets(A, "id", Watermarks(0, 100, 120), CommittedOffset(offset, metadata))
+        harness.tracker.discovered(workload(offsets))
+        assert harness.snapshot.totals == harness.snapshot.partitions[A].counts
+        return harness.snapshot.totals.records
+
+    assert [0, 10, 10, 10, 15] == [look(20, me), look(30, me), look(50, other), look(80, other), look(85, me)]
+
+
 def test_progress_is_what_was_done_since_the_last_look(harness: TrackerHarness) -> None:
     """Idle time between two rounds is not part of it."""
     begin(harness, at(A, 0, Counts(1, 1)))
