@@ -235,10 +235,10 @@ function showCharts() {
 
 function showPartitions(status) {
   const wanted = at("filter").value.trim().toLowerCase();
-  const found = status.partitions
-    .map(each => ({...each, name: `${each.topic}-${each.partition}`, rank: WORST.indexOf(each.condition)}))
-    .filter((each, _, all) => all.some(one => one.name.toLowerCase() === wanted) ? each.name.toLowerCase() === wanted
-      : `${each.name} ${each.condition} ${each.state}`.toLowerCase().includes(wanted))
+  const all = status.partitions.map(each => ({...each, name: `${each.topic}-${each.partition}`, rank: WORST.indexOf(each.condition)}));
+  const exact = all.some(each => each.name.toLowerCase() === wanted);
+  const found = all
+    .filter(each => exact ? each.name.toLowerCase() === wanted : `${each.name} ${each.condition} ${each.state}`.toLowerCase().includes(wanted))
     .sort((a, b) => a.rank - b.rank || b.lag - a.lag || a.partition - b.partition);
   const shown = showAll ? found : found.slice(0, FIRST);
   show("partitions", shown.map(each => row(

@@ -88,6 +88,11 @@ def test_every_condition_has_a_rank_and_a_colour() -> None:
     assert all(f".{each.value.replace(' ', '-')}" in TEXT for each in (*Condition, *Level))
 
 
+def test_every_colour_that_a_style_names_is_defined() -> None:
+    """A misspelt one would leave the default, which may not be seen."""
+    assert set() == set(re.findall(r"var\((--\w+)\)", TEXT)) - set(re.findall(r"(--\w+):", TEXT))
+
+
 def test_the_document_names_no_record() -> None:
     """Offsets, counts and errors only: a record's key, value or header must not appear."""
     status: Document = document(SNAPSHOT, NOW)
