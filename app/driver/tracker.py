@@ -55,8 +55,8 @@ class StatusTracker(ServiceTracker):
         """The metadata of each committed offset at the last look."""
         self._silent: Collection[Partition] = ()
         """The partitions that did not respond at the last look; asking them more would only take time."""
-        self._lost_until: dict[Partition, int] = {}
-        """Up to which offset the losses of each partition are counted."""
+        self._lost_until: dict[tuple[Partition, str], int] = {}
+        """Up to which offset the losses of each partition are counted, by topic id: a new topic starts at 0."""
         self._refreshed_at = runtime.monotonic()
 
     def discovered(self, workload: Workload) -> None:
@@ -264,8 +264,9 @@ class StatusTracker(ServiceTracker):
         """
         if at.committed is None or at.committed.corrupt:
             return status
-        first = max(at.committed.offset, self._lost_until.get(at.partition, 0))
-        self._lost_until[at.partition] = max(at.watermarks.log_start, self._lost_until.get(at.partition, 0))
+        counted = self._lost_until.get((at.partition, at.topic_id), 0)
+        self._lost_until[at.partition, at.topic_id] = max(at.watermarks.log_start, counted)
+        first = max(at.committed.offset, counted)
         return replace(status, lost=status.lost + max(0, at.watermarks.log_start - first))
 
     def _newly_counted(self, partition: Partition, text: str) -> Counts:

@@ -607,10 +607,10 @@ def test_the_last_commit_is_when_the_offset_moved(harness: TrackerHarness) -> No
 
 
 def test_what_retention_took_is_counted_once(harness: TrackerHarness) -> None:
-    """More is deleted while the partition is blocked; when it resumes, nothing is counted twice."""
+    """More is deleted while the partition is blocked; when it resumes, nothing is counted twice. A new topic counts, too."""
 
-    def look(log_start: int, committed: int) -> int:
-        offsets = PartitionOffsets(A, "id", Watermarks(log_start, 100, 100), CommittedOffset(committed))
+    def look(log_start: int, committed: int, topic_id: str = "id") -> int:
+        offsets = PartitionOffsets(A, topic_id, Watermarks(log_start, 100, 100), CommittedOffset(committed))
         harness.tracker.discovered(Workload({A: offsets}, ranges={}, blocked={A: NoStartingOffset(A, "lost")}))
         return harness.snapshot.partitions[A].lost
 
@@ -622,6 +622,7 @@ def test_what_retention_took_is_counted_once(harness: TrackerHarness) -> None:
         look(60, 70),
         look(75, 70),
     ]
+    assert [35, 43] == [look(0, 2, "new"), look(10, 2, "new")]
 
 
 def test_a_partition_that_somebody_took_counts_that(harness: TrackerHarness) -> None:
