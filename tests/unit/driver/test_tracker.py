@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import pytest
@@ -260,7 +260,7 @@ def test_a_pause_is_the_state_of_what_could_be_worked_on(harness: TrackerHarness
 @pytest.mark.parametrize("first", ["the pause", "the failure"])
 def test_a_pause_is_the_state_of_what_failed_before(harness: TrackerHarness, first: str) -> None:
     """No round will try it again until the pause ends, so it neither fails nor stalls; its problem is over."""
-    steps = [
+    steps: list[Callable[[], None]] = [
         lambda: harness.tracker.paused(Pause(1_000_000, "ops-1")),
         lambda: harness.tracker.round_ended([Receipt(A, 0, 0, outcome=Outcome.FAILED, error="broken")], 1.0),
     ]
