@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import NoReturn
 from urllib.parse import urlencode
 
+from app import log
 from app.cli import main
 from app.events import DRIVER_CRASHED, DRIVER_RESTARTING, EXECUTORS_LEFT
 
@@ -42,6 +43,9 @@ FINISHED = "status.phase!=Pending,status.phase!=Running,status.phase!=Unknown"
 def run() -> None:
     """Run the command. If it fails, run it again in this process, because Kafka or Spark may be usable by then."""
     began = time.monotonic()
+    log.configure()  # the command does so when it has read its configuration; until then structlog would show secrets
+    if executors := os.environ.get(LABELS):
+        remove_finished_executors(executors)
     try:
         main()
     except SystemExit as ended:
@@ -120,6 +124,4 @@ def asked(method: str, path: str) -> bytes:
 
 if __name__ == "__main__":
     reap()
-    if executors := os.environ.get(LABELS):
-        remove_finished_executors(executors)
     run()

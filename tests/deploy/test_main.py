@@ -38,7 +38,7 @@ codes = Path({codes!r})
 def command():
     first, *rest = codes.read_text().split()
     codes.write_text(" ".join(rest))
-    group = os.environ.pop("WINNOW_GROUP__ID")
+    group, password = os.environ.pop("WINNOW_GROUP__ID"), "hunter2"
     print("started", os.getpid(), os.environ.get(program.ATTEMPT), group, *sys.argv[1:], flush=True)
     sys.exit(int(first)) if first.isdecimal() else int(first)
 program.main, program.FIRST_SECONDS, program.LONGEST_SECONDS = command, {first}, {longest}
@@ -81,8 +81,18 @@ def test_a_driver_that_fails_starts_itself_again(tmp_path: Path) -> None:
     assert first == [str(process.pid), "None", "g", "run", "-c", "file"]
     assert others == [[str(process.pid), attempt, *first[2:], "--stand-by"] for attempt in ("1", "2", "3")]
     assert output.count("driver_restarting") == 3
-    assert "at_most_seconds=0.1" in output
+    assert '"at_most_seconds": 0.1' in output
     assert "invalid literal for int() with base 10: 'unknown'" in output
+
+
+def test_a_crash_shows_no_variables(tmp_path: Path) -> None:
+    """They may hold secrets. structlog shows them in a traceback if nothing has configured it yet."""
+    with started(tmp_path, "unknown 0") as process:
+        output, _ = process.communicate(timeout=PATIENCE)
+
+    (crash,) = [json.loads(each) for each in output.splitlines() if "driver_crashed" in each]
+    assert "invalid literal" in crash["exception"]
+    assert "hunter2" not in output
 
 
 @pytest.mark.parametrize("code", [0, 2])
