@@ -168,7 +168,8 @@ class HBaseOffsets:
         youngest = next(self._scan(table, topic, 1, ":"), None)
         if youngest and int(youngest[0].rpartition(":")[2]) > (now - HISTORY_SECONDS) * 1000:
             return
-        cells = table.row(self._row(topic, NOW))
+        # What another job kept last may have partitions that we have not saved yet, and only two rows are read.
+        cells = {**(youngest[1] if youngest else {}), **table.row(self._row(topic, NOW))}
         offsets = {column: value for column, value in cells.items() if _is_offset(column)}
         table.put(self._row(topic, _moment(int(now * 1000))), offsets | _topic_ids(cells))
 

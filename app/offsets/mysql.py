@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import re
+import ssl
 from collections.abc import Iterable, Iterator, Mapping
 
 import pymysql
@@ -82,6 +83,11 @@ NO_ANSWER = frozenset(
         ER.DISK_FULL,
         ER.RECORD_FILE_FULL,
         ER.OPTION_PREVENTS_STATEMENT,  # read-only, such as a replica that is about to become the primary
+        ER.UNKNOWN_COM_ERROR,  # a Galera node that joins, or has lost its cluster
+        1927,  # MariaDB: the connection was killed
+        3169,  # MySQL: the session was killed
+        4031,  # MySQL: the server has closed an idle connection
+        9001,  # ProxySQL: no server answers
     }
 )
 
@@ -95,7 +101,7 @@ class MySqlOffsets:
         password_file: a file with the password.
         database: must exist.
         table: created if it is missing.
-        ssl_ca: a file with the trusted certificates; with it, every connection is encrypted.
+        ssl_ca: a file with the trusted certificates; with it, connections are encrypted and the server verified.
     """
 
     transactional = False
@@ -125,6 +131,7 @@ class MySqlOffsets:
             password=options.secret("password", password, password_file),
             database=options.text("database", database),
             ssl_ca=None if ssl_ca is None else options.text("ssl.ca", ssl_ca),
+            ssl_verify_cert=None if ssl_ca is None else True,
             charset="utf8mb4",
             # The default level also locks gaps between rows, so concurrent inserts of neighbours could deadlock.
             init_command="SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
@@ -195,6 +202,9 @@ class MySqlOffsets:
             return NotUsable(
                 f"MySQL at {self._where} cannot be reached while {doing}: {error}", "pip install 'PyMySQL[rsa]'"
             )
+        if isinstance(getattr(error, "original_exception", None), ssl.SSLCertVerificationError):
+            cure = "set ssl.ca of the offset store to the certificates that its server's is signed with"
+            return NotAllowed(f"MySQL at {self._where} is not trusted while {doing}: {said}", cure)
         if code in REFUSED:
             cure = "check the user, password and privileges of the offset store"
             return NotAllowed(f"MySQL at {self._where} denied access while {doing}: {said}", cure)

@@ -73,6 +73,23 @@ class TestHBaseOffsets(OnHBase, OffsetStoreContract):
 
             assert {partition: CommittedOffset(51, "ours")} == store.load([partition], stable=True)
 
+    def test_what_an_older_job_kept_of_other_partitions(self) -> None:
+        """It is known until each partition has been saved, and each row of the history has all of them."""
+        first, second = self.partitions(2)
+        with self.store() as store, self.tool() as tool:
+            store.load([first], stable=True)
+            tool.table(TABLE).put(self.row(first, 1700000000000), {b"offsets:0": b"30", b"offsets:1": b"40"})
+
+            store.save(first, 31, "ours")
+
+            assert {first: CommittedOffset(31, "ours"), second: CommittedOffset(40)} == store.load(
+                [first, second], stable=True
+            )
+            assert isinstance(store, HBaseOffsets)
+            assert {0: 31, 1: 40} == store.history(first.topic, 1)[0].offsets
+            with pytest.raises(Fenced):
+                store.save(second, 39, "")
+
     def test_groups_do_not_mix(self) -> None:
         """A group whose name is a prefix of another's has its own rows."""
         (partition,) = self.partitions(1)

@@ -1,0 +1,69 @@
+"""MySQL's client: whom it trusts, and which of its errors are an outage."""
+
+from __future__ import annotations
+
+import ssl
+from typing import Any
+
+import certifi
+import pymysql
+import pytest
+
+from app.errors import NotAllowed, NotUsable, Unreachable
+from app.model import Partition
+from app.offsets.contract import StoreContext
+from app.offsets.mysql import MySqlOffsets
+
+RAW = Partition("raw", 0)
+
+
+def store(**options: Any) -> MySqlOffsets:
+    return MySqlOffsets(StoreContext("group", {}), host="nowhere", user="u", database="d", **options)
+
+
+def test_with_trusted_certificates_the_server_is_verified(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyMySQL does not verify it unless it is told to, whatever certificates it is given."""
+    real, made = pymysql.connect, list[Any]()
+
+    def connect(**settings: Any) -> None:
+        made.append(real(**settings, defer_connect=True))
+        raise pymysql.OperationalError(2003, "Can't connect")
+
+    monkeypatch.setattr(pymysql, "connect", connect)
+
+    with pytest.raises(Unreachable):
+        store(ssl_ca=certifi.where()).load([RAW], stable=True)
+
+    assert [ssl.CERT_REQUIRED] == [each.ctx.verify_mode for each in made]
+
+
+def untrusted() -> pymysql.OperationalError:
+    """Return what PyMySQL raises if the server's certificate is signed by another authority."""
+    error = pymysql.OperationalError(2003, "Can't connect: certificate verify failed")
+    error.original_exception = ssl.SSLCertVerificationError("certificate verify failed")  # type: ignore[attr-defined]
+    return error
+
+
+@pytest.mark.parametrize(
+    ("raised", "error", "said"),
+    [
+        (pymysql.OperationalError(2003, "Can't connect"), Unreachable, "not responding"),
+        (pymysql.OperationalError(1047, "WSREP has not yet prepared node for application use"), Unreachable, "WSREP"),
+        (pymysql.OperationalError(1927, "Connection was killed"), Unreachable, "killed"),
+        (pymysql.OperationalError(4031, "disconnected by the server because of inactivity"), Unreachable, "inactivity"),
+        (pymysql.ProgrammingError(1146, "Table 'd.t' doesn't exist"), NotUsable, "check the offset store"),
+        (untrusted(), NotAllowed, "set ssl.ca of the offset store"),
+    ],
+)
+def test_an_outage_is_no_mistake(
+    raised: Exception, error: type[Exception], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An outage is waited for; the others need an operator."""
+
+    def connect(**_: object) -> None:
+        raise raised
+
+    monkeypatch.setattr(pymysql, "connect", connect)
+
+    with pytest.raises(error, match=said):
+        store().load([RAW], stable=True)
