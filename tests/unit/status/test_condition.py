@@ -143,6 +143,18 @@ def test_windows_stay_small() -> None:
     assert 350 <= len(moments) <= 362
 
 
+def test_a_clock_that_is_set_back_begins_anew() -> None:
+    """Points of the future would stay until the clock comes to them, and hide a stall until then."""
+    points: tuple[Point, ...] = ()
+    moments: tuple[Moment, ...] = ()
+    for second in (*range(3_600, 3_700, 10), *range(100)):
+        points = with_point(points, Point(second, 0, 0, 0))
+        moments = with_moment(moments, Moment(second, 0, 0, 0, 0))
+
+    assert (0, 99) == (points[0].at, points[-1].at)
+    assert (0, 99) == (moments[0].at, moments[-1].at)
+
+
 def test_a_day_has_as_many_moments_as_an_hour() -> None:
     """It reaches back for a day, and its newest moment is the last one."""
     moments: tuple[Moment, ...] = ()
