@@ -63,7 +63,8 @@ def ask_offsets(
         try:
             found[partition] = _known(wait(future).offset)
         except KafkaException as error:
-            failed[partition] = error
+            # Its frames would keep this dict, and so themselves and the client, while a task collects no garbage.
+            failed[partition] = error.with_traceback(None)
         except TimeoutError:
             failed[partition] = timed_out()
     return found, failed

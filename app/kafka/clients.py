@@ -63,8 +63,9 @@ class TaskClients:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Wait briefly for the offset mirrors."""
+        """Wait briefly for the offset mirrors, and end what does not end with the lanes."""
         self._mirrors.close()
+        self._hanging.close()
 
     def consumer(self) -> TaskConsumer:
         return self._backend.consumer(self._config)

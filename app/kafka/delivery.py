@@ -34,8 +34,11 @@ class Delivery(Protocol):
     """A producer and its delivery reports."""
 
     client: Producer
-    undelivered: KafkaError | None
-    """Why a record was not delivered. In a transaction always None, because the commit fails instead."""
+
+    @property
+    def undelivered(self) -> KafkaError | None:
+        """Why a record was not delivered. In a transaction always None, because the commit fails instead."""
+        ...
 
     def serve(self, seconds: float) -> None:
         """Take delivery reports, which frees the records; wait at most `seconds` for the first."""
@@ -53,10 +56,12 @@ class Delivery(Protocol):
 class FlushedDelivery:
     """Reads no reports: an undelivered record fails its transaction. No Python call for each record."""
 
-    undelivered: KafkaError | None = None
-
     def __init__(self, make: MakeClient) -> None:
         self.client = make({})
+
+    @property
+    def undelivered(self) -> KafkaError | None:
+        return None
 
     def serve(self, seconds: float) -> None:
         self.client.poll(seconds)
@@ -71,11 +76,20 @@ class FlushedDelivery:
 class CallbackDelivery(FlushedDelivery):
     """Learns of failures by a callback; confluent-kafka handles successes in C."""
 
-    # Not inherited: confluent-kafka may call back with a fatal error pending, and Python then searches no base class.
-    undelivered: KafkaError | None = None
-
     def __init__(self, make: MakeClient) -> None:
-        super().__init__(lambda _: make({"on_delivery": self._remember, "delivery.report.only.error": True}))
+        self._told = told = _Told()  # not self, which has the client: it would end only when garbage is collected
+        super().__init__(lambda _: make({"on_delivery": told.remember, "delivery.report.only.error": True}))
 
-    def _remember(self, error: KafkaError | None, _message: Message) -> None:
-        self.undelivered = self.undelivered or error
+    @property
+    def undelivered(self) -> KafkaError | None:
+        return self._told.error
+
+
+class _Told:
+    """The first error of a delivery."""
+
+    # confluent-kafka may call back with a fatal error pending, and Python then searches no base class.
+    error: KafkaError | None = None
+
+    def remember(self, error: KafkaError | None, _message: Message) -> None:
+        self.error = self.error or error

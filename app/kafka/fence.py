@@ -170,6 +170,7 @@ def _commits_again(producer: Producer, partition: Partition, offsets: Transactio
         if at is not None and not at.corrupt:
             commit_alone(producer, offsets, partition, at)
     except KafkaException as error:
+        error.with_traceback(None)  # confluent-kafka never frees the error of a fatal producer; see `Writer`
         return error_of(error).code() in FENCED  # the new owner commits
     except WinnowError:
         return False

@@ -142,6 +142,11 @@ class HangingTransactions:
                 self._admin = admin
             return self._admin
 
+    def close(self) -> None:
+        """Let the client end with its last reference."""
+        with self._lock:
+            self._admin = None
+
     def _drop(self, admin: AdminClient) -> None:
         """
         Reconnect after a failure: a client whose only broker was killed may never respond again, and one that knows an

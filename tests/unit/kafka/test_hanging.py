@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+import gc
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any, ClassVar, NamedTuple
 
 import pytest
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from app.headers import Header
+from app.kafka import hanging
 from app.kafka.hanging import LOOKS, Ends, HangingTransactions, mark
 from app.model import Partition
 
@@ -171,3 +175,41 @@ def test_a_mark_that_is_no_offset_is_none() -> None:
     strange: Header = ("winnow.transaction", b"winnow/g/raw/0@x")
 
     assert Logs({CLEAN: [Message(7, [strange])]}).last_offset(RAW, CLEAN, Ends(5, 100)) is None
+
+
+class Admin:
+    """A client of a cluster on which the sink has no leader."""
+
+    made: ClassVar[weakref.WeakSet[Admin]] = weakref.WeakSet()
+
+    def __init__(self, *_: object, **__: object) -> None:
+        self.made.add(self)
+
+    def list_topics(self, *_: object) -> None:
+        """Look up nothing."""
+
+    def list_offsets(self, wanted: Mapping[TopicPartition, Any], **_: object) -> dict[TopicPartition, Future[Any]]:
+        answers: dict[TopicPartition, Future[Any]] = {each: Future() for each in wanted}
+        for each, answer in answers.items():
+            if each.topic == CLEAN.topic:
+                answer.set_exception(KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE)))
+            else:
+                answer.set_result(Message(5))
+        return answers
+
+
+def test_a_client_that_is_replaced_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task collects no garbage until its round is over; a lane without a leader asks again and again until then."""
+    monkeypatch.setattr(hanging, "AdminClient", Admin)
+    transactions = HangingTransactions({}, "g")
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(5):
+            assert {DEAD: Ends(5, 5)} == transactions.ends([CLEAN, DEAD])
+        assert len(Admin.made) <= 1
+        transactions.connect([CLEAN.topic])
+        transactions.close()
+        assert not Admin.made
+    finally:
+        gc.enable()

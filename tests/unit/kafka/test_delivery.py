@@ -1,0 +1,39 @@
+"""Producers end with their last reference: a task collects no garbage until its round is over."""
+
+from __future__ import annotations
+
+import gc
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from app.kafka.delivery import CallbackDelivery, FlushedDelivery
+from app.kafka.settings import SILENT
+from tests.support.waiting import until
+
+
+def clients() -> int:
+    """Return how many clients of librdkafka this process has: each has a main thread."""
+    return sum("rdk:main" in each.read_text() for each in Path("/proc/self/task").glob("*/comm"))
+
+
+def make(own: dict[str, Any]) -> Producer:
+    return Producer({"bootstrap.servers": "127.0.0.1:9"} | own, logger=SILENT)
+
+
+@pytest.mark.parametrize("delivery", [FlushedDelivery, CallbackDelivery])
+def test_a_producer_ends_with_its_delivery(delivery: type[FlushedDelivery]) -> None:
+    """A callback of the delivery itself would keep both."""
+    gc.collect()
+    before = clients()
+    gc.disable()
+    try:
+        opened = delivery(make)
+        until(lambda: clients() > before, "the client's thread")
+        opened.close()
+        del opened
+        until(lambda: clients() <= before, "the client has ended")
+    finally:
+        gc.enable()
