@@ -10,9 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from shlex import quote
 from typing import NamedTuple, Self
 
-from app.model import Partition
+from app.model import Partition, transactional_ids
 
 FILE = "winnow.yaml"
 """Placeholder for the service's configuration file."""
@@ -98,6 +99,11 @@ def migrate_offsets(origin: str, store: str) -> str:
 
 def audit(since: str) -> str:
     return f"winnow audit -c {FILE} --from {since}"
+
+
+def own_ids(group: str) -> str:
+    """Return the options of `kafka-acls` that name the transactional ids of a group."""
+    return f"--transactional-id {quote(transactional_ids(group))} --resource-pattern-type prefixed"
 
 
 def history() -> str:

@@ -6,7 +6,7 @@ import re
 
 from confluent_kafka import KafkaError, KafkaException
 
-from app.cures import ANY
+from app.cures import CHECK
 from app.errors import (
     Fenced,
     NotAllowed,
@@ -136,9 +136,7 @@ NO_ANSWER = frozenset(
     }
 )
 CURES = {
-    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: (
-        ANY.allow(["Describe", "Write"], "--transactional-id winnow/ --resource-pattern-type prefixed")
-    ),
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: f"grant the right that {CHECK} names",
     KafkaError.INVALID_TRANSACTION_TIMEOUT: (
         "lower transaction.timeout, or raise the brokers' transaction.max.timeout.ms"
     ),

@@ -8,6 +8,7 @@ from itertools import compress
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
+from app.cures import KafkaTools, own_ids
 from app.errors import NotUsable, WinnowError
 from app.kafka import settings
 from app.kafka.admin import AdminConnection
@@ -70,10 +71,14 @@ class KafkaFence:
         try:
             self._open(Partition(self._topic, NO_PARTITION), {"transaction.timeout.ms": TOO_LONG_MS})
         except KafkaException as error:
-            if error_of(error).code() == KafkaError.INVALID_TRANSACTION_TIMEOUT:
+            code = error_of(error).code()
+            if code == KafkaError.INVALID_TRANSACTION_TIMEOUT:
                 return
             doing = f"opening a transactional producer of group {self._group!r}"
-            raise of_cluster(error, doing, cluster=self._cluster) from error
+            refused = of_cluster(error, doing, cluster=self._cluster)
+            if code == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+                refused.cure = KafkaTools.of(self._kafka).allow(["Write"], own_ids(self._group))
+            raise refused from error
 
     def fence(self, partitions: Iterable[Partition]) -> set[Partition]:
         """

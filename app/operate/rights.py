@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from app.config import Config
-from app.cures import KafkaTools
+from app.cures import KafkaTools, own_ids
 from app.driver.pause import GROUP
-from app.model import transactional_ids
 
 
 class Right(NamedTuple):
@@ -24,7 +23,7 @@ def needed(config: Config) -> Iterator[Right]:
     yield Right(("Read", "DescribeConfigs"), _named("topic", *config.source.topics))
     yield Right(("Read", "Write", "DescribeConfigs"), _named("topic", *written))
     yield Right(("Read",), _named("group", group, GROUP.format(group)))
-    yield Right(("Write",), f"--transactional-id {transactional_ids(group)} --resource-pattern-type prefixed")
+    yield Right(("Write",), own_ids(group))
     yield Right(("DescribeConfigs",), "--cluster")
 
 

@@ -153,7 +153,7 @@ def test_each_right_is_missed(
     (refused,) = [each for each in Preflight(config, clients(config)).rights() if each.severity is Severity.REFUSES]
 
     if kind is ResourceType.TRANSACTIONAL_ID:
-        assert "--operation Describe --operation Write --transactional-id winnow/ " in refused.error.cure
+        assert f"--operation Write --transactional-id {resource.format(name)} " in refused.error.cure
     else:
         denied = operation.name.title()
         words = str(refused).partition(": ")[0]

@@ -91,4 +91,4 @@ def test_a_transactional_id_that_is_not_allowed(guarded: GuardedBroker, tmp_path
     said = refusal(login(guarded, "right", "denied", transaction_timeout="20s"), tmp_path)
 
     assert said.startswith("winnow: Kafka denied access while opening a transactional producer of group 'denied': ")
-    assert said.endswith("--transactional-id winnow/ --resource-pattern-type prefixed")
+    assert said.endswith("--transactional-id winnow/denied/ --resource-pattern-type prefixed")

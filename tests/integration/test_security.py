@@ -293,7 +293,7 @@ def named(right: Right) -> str:
     words = "".join(each.title() for each in operation.name.split("_"))
     match kind:
         case ResourceType.TRANSACTIONAL_ID:
-            return f"--operation {words} --transactional-id winnow/ "
+            return f"--operation {words} --transactional-id {name} "
         case ResourceType.BROKER:
             return f"--operation {words} --cluster"
     return f"--operation {words} --{kind.name.lower()} {name}"

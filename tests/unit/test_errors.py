@@ -169,10 +169,7 @@ def test_a_timeout_means_what_the_connection_says(error: int, connection: int, k
     ("code", "cure"),
     [
         (KafkaError.INVALID_TRANSACTION_TIMEOUT, "transaction.max.timeout.ms"),
-        (
-            KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-            "--transactional-id winnow/ --resource-pattern-type prefixed",
-        ),
+        (KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "grant the right that winnow check"),
         (KafkaError._AUTHENTICATION, "check the credentials"),
     ],
 )

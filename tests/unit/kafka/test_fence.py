@@ -30,7 +30,7 @@ def fence_that_meets(code: int, monkeypatch: pytest.MonkeyPatch) -> KafkaFence:
 @pytest.mark.parametrize(
     ("code", "kind", "cure"),
     [
-        (KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NotAllowed, "--operation Describe --operation Write"),
+        (KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NotAllowed, "grant the right that winnow check"),
         (KafkaError.INVALID_TRANSACTION_TIMEOUT, NotUsable, "lower transaction.timeout"),
     ],
 )
@@ -42,6 +42,19 @@ def test_what_a_person_must_act_on_is_raised(
         fence_that_meets(code, monkeypatch).fence([P])
 
     assert "raw-3" in raised.value.cause
+
+
+def test_the_missing_right_is_that_to_the_groups_own_ids(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A right to all ids would let it fence the services of other groups."""
+    forbidden = fence_that_meets(KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, monkeypatch)
+
+    with pytest.raises(NotAllowed) as raised:
+        forbidden.refuse_forbidden_ids()
+
+    assert raised.value.cure == (
+        "kafka-acls --bootstrap-server 127.0.0.1:1 --add --allow-principal User:NAME --operation Write "
+        "--transactional-id winnow/g/ --resource-pattern-type prefixed"
+    )
 
 
 def test_the_cluster_that_refuses_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
