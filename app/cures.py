@@ -149,7 +149,7 @@ class KafkaTools:
         return self._command("kafka-topics", f"--alter --topic {name} --partitions {partitions}")
 
     def delete_group(self, group: str) -> str:
-        return self._command("kafka-consumer-groups", f"--delete --group {group}")
+        return self._command("kafka-consumer-groups", f"--delete --group {quote(group)}")
 
     def list_transactions(self) -> str:
         return self._command("kafka-transactions", "list")

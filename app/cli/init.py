@@ -63,7 +63,7 @@ def init(sample: IO[bytes], file: Path | None, force: bool, bootstrap: str | Non
         click.echo(text, nl=False)
     else:
         try:
-            with file.open("w" if force else "x") as opened:
+            with file.open("w" if force else "x", encoding="utf-8") as opened:
                 opened.write(text)
         except OSError as error:
             raise ConfigError((f"--output: {file}: {error.strerror}",)) from None

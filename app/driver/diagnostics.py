@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
+from shlex import quote
 from typing import NamedTuple
 
 from app.cures import KafkaTools
@@ -87,7 +88,7 @@ def lacking(need: Need, rights: frozenset[str] | None, tools: KafkaTools) -> Ite
     if missing:
         without = f", so {need.without}" if need.without else ""
         cause = f"Winnow lacks {' and '.join(missing)} on {need.kind} {need.name!r}{without}"
-        cure = tools.allow(missing, f"--{need.kind} {need.name}")
+        cure = tools.allow(missing, f"--{need.kind} {quote(need.name)}")
         yield Diagnostic.warns(cause, cure) if without else Diagnostic.refuses(NotAllowed(cause, cure))
 
 

@@ -136,7 +136,7 @@ class RedisOffsets:
         except (redis.ConnectionError, redis.TimeoutError, redis.exceptions.ReadOnlyError, OSError) as error:
             raise Unreachable(f"Redis is not responding while {doing}: {error}") from error
         except redis.ResponseError as error:
-            if isinstance(error, UNAVAILABLE) or str(error).startswith(("MISCONF", "BUSY")):
+            if isinstance(error, UNAVAILABLE) or str(error).startswith(("MISCONF", "BUSY", "NOREPLICAS")):
                 raise Unreachable(f"Redis is unavailable while {doing}: {error}") from error
             raise NotUsable(f"Redis rejected the request while {doing}: {error}", "check the offset store") from error
 

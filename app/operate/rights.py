@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from shlex import quote
 from typing import NamedTuple
 
 from app.config import Config
@@ -33,4 +34,4 @@ def commands(config: Config, tools: KafkaTools) -> list[str]:
 
 
 def _named(kind: str, *names: str) -> str:
-    return " ".join(f"--{kind} {name}" for name in names)
+    return " ".join(f"--{kind} {quote(name)}" for name in names)

@@ -98,6 +98,12 @@ class TestRights:
         assert Severity.WARNS is diagnostic.severity
         assert str(diagnostic).startswith("Winnow lacks Read on group 'g', so winnow pause does not work: kafka-acls ")
 
+    def test_a_name_is_one_word_of_the_command(self) -> None:
+        """A group may have any name."""
+        (diagnostic,) = lacking(Need("group", "a $(b)", ("Read",)), frozenset(), TOOLS)
+
+        assert str(diagnostic).endswith("--operation Read --group 'a $(b)'")
+
     @pytest.mark.parametrize("rights", [None, frozenset({"Read", "Write"})])
     def test_nothing_is_missing(self, rights: frozenset[str] | None) -> None:
         """The same holds if the broker does not report rights."""

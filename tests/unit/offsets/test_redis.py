@@ -21,6 +21,7 @@ RAW = Partition("raw", 0)
         ("CLUSTERDOWN The cluster is down", Unreachable),
         ("TRYAGAIN Multiple keys request during rehashing of slot", Unreachable),
         ("OOM command not allowed when used memory > 'maxmemory'.", Unreachable),
+        ("NOREPLICAS Not enough good replicas to write.", Unreachable),
         ("MISCONF Redis is configured to save RDB snapshots, but it is currently not able to persist", Unreachable),
         ("BUSY Redis is busy running a script.", Unreachable),
         ("ERR unknown command 'HMGET'", NotUsable),

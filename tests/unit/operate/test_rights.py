@@ -34,3 +34,15 @@ def test_they_are_those_of_the_page() -> None:
     )
 
     assert page == [granted(shlex.split(each)) for each in rights.commands(config, KafkaTools("a:1"))]
+
+
+def test_a_group_of_any_name_is_one_word() -> None:
+    """Kafka takes any name; a shell does not."""
+    named = ["group.id=it's $(a) team", "source.topics=raw", "sink.topic=clean", "dead.letters.topic=dead"]
+    config = load(None, [*named, "kafka.bootstrap.servers=a:1"], {})
+
+    tools = KafkaTools("a:1")
+    words = [shlex.split(each) for each in [*rights.commands(config, tools), tools.delete_group(config.group_id)]]
+
+    assert 2 == sum(config.group_id in each for each in words)
+    assert 1 == sum(f"winnow/{config.group_id}/" in each for each in words)
