@@ -257,7 +257,7 @@ class Service:
 
     def _wait(self, seconds: float) -> None:
         """
-        Wait until a stop is requested or offsets must be renewed at the latest, with heartbeats.
+        Wait with heartbeats, at most until a stop is requested or offsets must be renewed.
 
         For a long wait, update the records' ages.
         """

@@ -222,7 +222,7 @@ def put_right(mirror: OffsetStore, left: Left, truth: OffsetStore) -> None:
 
     def write(partition: Partition, at: CommittedOffset) -> None:
         stored, right = found.get(partition), later.get(partition)
-        if stored is None or (partition not in ahead and stored.offset < at.offset):
+        if stored is None or (not stored.corrupt and stored.offset < at.offset):
             _save(mirror, partition, at)
         elif right is not None and (stored.corrupt or stored.offset > right.offset):
             mirror.reset(partition, right.offset, right.metadata)

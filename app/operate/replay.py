@@ -75,7 +75,7 @@ class Part:
     @property
     def start(self) -> int:
         """
-        Where to resume, or at the first record that is left behind that.
+        Where to resume: at the position, or at the beginning of the log if retention has passed it.
 
         A position in a deleted topic of that name does not count.
         """

@@ -30,8 +30,8 @@ class Ledger:
         self.start: int | None = None
         """Where the lane began; None if it has not."""
         self.committed = offset_range.committed
-        self.found: CommittedOffset | None = None
-        """The committed offset that it began with, perhaps that of a later run, which has ended."""
+        self.began_with: CommittedOffset | None = None
+        """The committed offset that the lane found when it began; a later run that has ended may have committed it."""
         self.committed_at = 0.0
         self.stored = False
         """Whether this task has committed an offset."""

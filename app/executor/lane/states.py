@@ -94,7 +94,7 @@ class Opened:
         refuse_if_taken(ledger, committed)
         if committed is not None or ledger.stored or not ledger.range.never_read:
             _refuse_moved_offset(ledger.partition, ledger.committed, committed)
-        ledger.found = committed
+        ledger.began_with = committed
         ledger.position = _first_position(ledger.range, committed, stored=ledger.stored)
         ledger.progress = ledger.progress.resolved(ledger.position)
         self.writer.settle(committed)
@@ -180,7 +180,11 @@ class Ready:
 
     @property
     def dirty(self) -> bool:
-        """Whether records, maybe at offsets of lost control records, or a new position are to be committed."""
+        """
+        Whether there is something to commit: records, or a position behind control records.
+
+        The position alone does not tell: a record may have taken the offset of a control record that was lost.
+        """
         return self.ledger.position != self.ledger.committed or self.ledger.progress.open.records > 0
 
     def read(self) -> None:
@@ -332,7 +336,7 @@ class Ended(WithoutWriter):
         """
         receipt, partition = self.receipt(), self.ledger.partition
         found = offsets.load([partition], stable=True).get(partition)
-        if found != self.ledger.found:
+        if found != self.ledger.began_with:
             yield_to_later(partition, found, self.ledger.owner)
         return found if found is not None and found.offset == receipt.end and receipt.metadata else None
 
