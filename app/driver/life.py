@@ -15,6 +15,8 @@ class Sight:
         """When the current series of answered looks began; None while Kafka is not responding."""
         self.was_lost = False
         """Whether Kafka has ever not responded."""
+        self.took = 0.0
+        """How many seconds the last look took; its first answer is that old."""
 
     def opens(self, *, anew: bool = False) -> None:
         """Record an answered look. It begins a series if none goes on, and always if `anew`."""
@@ -27,8 +29,9 @@ class Sight:
     def waited(self, since: float) -> None:
         """Record an answer for which we have waited since then: nothing was seen meanwhile."""
         now = self.now()
+        self.took = now - since
         if self._began is not None:
-            self._began = min(self._began + now - since, now)
+            self._began = min(self._began + self.took, now)
 
     def seconds(self, since: float = -math.inf) -> float:
         """Return for how many seconds, at most from `since` on, every look has been answered."""

@@ -15,6 +15,8 @@ from app.runtime import Runtime
 
 # The first look finds old commits, and an earlier run's tasks commit until ours have fenced them.
 LOOKS_AT_LEFTOVERS = 2
+# A busy run commits within that time.
+STALE_SECONDS = 1.0
 TO_WORK_BESIDE = "stop it, or wait for it with --stand-by; to take over from it, give this run a larger generation"
 
 
@@ -104,12 +106,20 @@ class Owners:
     @property
     def must_look(self) -> bool:
         """
-        Whether it is too soon to rule out other runs. It never is if no offset has named another run.
+        Whether it is too soon to rule out other runs.
+
+        Unless an offset has named another run, it is so only after a first look that took long: another run may have
+        committed since the offsets were read.
 
         After an outage, a run that is alive may take as long to commit again as one that is silent counts as alive.
         """
         seconds = self._timings.gone if self._sight.was_lost else self._must_look_for
-        return self.stands_by and self._named and self._sight.seconds() < seconds
+        too_soon = self._sight.seconds() < seconds if self._named else self._is_stale
+        return self.stands_by and too_soon
+
+    @property
+    def _is_stale(self) -> bool:
+        return self._looks < LOOKS_AT_LEFTOVERS and self._sight.took >= STALE_SECONDS
 
     @property
     def goes_first(self) -> Owner | None:

@@ -569,6 +569,22 @@ class TestStandBy:
 
         assert 100 + GONE_SECONDS - 10 <= flow.time.now
 
+    def test_a_look_that_took_long_is_old(self) -> None:
+        """In a new group no offset names the other run, which commits first while the answer about the ends is late."""
+        kafka = Occupied(Owner(0, "~", "clean", 2), until=100)
+        flow, late, real = SimulatedService(kafka, FakeRounds(works(kafka))), iter([5.0]), kafka.watermarks
+        kafka.time, kafka.committed = flow.time, {}
+
+        def watermarks(partitions: Iterable[Partition]) -> dict[Partition, Watermarks]:
+            flow.time.pass_by(next(late, 0.0))
+            return real(partitions)
+
+        kafka.watermarks = watermarks  # type: ignore[method-assign]
+
+        flow.run(until_end=True, stand_by=True)
+
+        assert 100 + GONE_SECONDS - 10 <= flow.time.now
+
     def test_it_can_be_stopped(self) -> None:
         """This works even before Spark has started."""
         kafka = Occupied(Owner(0, "~", "clean", 2), until=1_000)
