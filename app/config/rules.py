@@ -120,6 +120,12 @@ def _transactions_outlive_commits(tree: Tree, timeout: float, interval: float) -
         )
 
 
+def _a_partition_can_start(tree: Tree, store: str, starting: object) -> Iterator[str]:
+    if store == "none" and starting == "error":
+        where = tree.at("offsets.store.name", "starting.offsets")
+        yield f"starting.offsets must not be error without a store: no partition would ever start{where}"
+
+
 def _a_broker_is_named(cluster: str) -> Rule:
     names = [f"{cluster}.{name}" for name in kafka_properties.BROKERS]
 
@@ -171,6 +177,7 @@ RULES = (
     Rule(("source.flume.headers", "source.format"), _headers_have_an_envelope),
     Rule(("source.flume.headers",), _headers_are_not_ours),
     Rule(("transaction.timeout", "commit.interval"), _transactions_outlive_commits),
+    Rule(("offsets.store.name", "starting.offsets"), _a_partition_can_start),
     Rule(("filter",), _filters_differ),
     *map(_a_broker_is_named, CLUSTERS),
     *map(_is_not_overruled, CLUSTERS),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import Annotated
 
-from pydantic import BeforeValidator
+from pydantic import AfterValidator, BeforeValidator
 
 from app.times import seconds_of
 
@@ -21,6 +21,10 @@ def _seconds(value: object) -> object:
 def _names(value: object) -> object:
     """Read `a,b` as a list of two."""
     return [name.strip() for name in value.split(",") if name.strip()] if isinstance(value, str) else value
+
+
+def _once(names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(names))
 
 
 def _properties(value: object) -> object:
@@ -40,7 +44,9 @@ def _text(value: object) -> object:
 
 
 Seconds = Annotated[float, BeforeValidator(_seconds, json_schema_input_type=float | str)]
-Names = Annotated[tuple[str, ...], BeforeValidator(_names, json_schema_input_type=list[str] | str)]
+Names = Annotated[
+    tuple[str, ...], BeforeValidator(_names, json_schema_input_type=list[str] | str), AfterValidator(_once)
+]
 Properties = Annotated[
     dict[str, str], BeforeValidator(_properties, json_schema_input_type=dict[str, str | int | float | bool] | None)
 ]

@@ -15,6 +15,8 @@ from app.executor.stopwatch import Stopwatch
 # so commits get a tenth of the time. Otherwise they get up to half of it, to be punctual (python -m tests.bench.scale).
 PACE_CATCHING_UP, PACE = 10.0, 2.0
 MAX_PAUSE_SECONDS = 10.0
+# A transaction is open from one pass to the next, and Kafka aborts one that is too old.
+PART_OF_TIMEOUT = 1 / 4
 
 
 class Commits:
@@ -24,6 +26,7 @@ class Commits:
     Args:
         lanes: the number of lanes of the task.
         interval: the seconds between two passes over all lanes.
+        transaction_seconds: how long a transaction may be open.
         reports: whether a lane stores the task's times with its offset.
     """
 
@@ -31,6 +34,7 @@ class Commits:
         self,
         lanes: int,
         interval: float,
+        transaction_seconds: float,
         calls: Calls,
         clock: Callable[[], float],
         *,
@@ -40,6 +44,7 @@ class Commits:
     ) -> None:
         self._lanes = lanes
         self._interval = interval
+        self._most_pause = min(MAX_PAUSE_SECONDS, transaction_seconds * PART_OF_TIMEOUT)
         self._calls = calls
         self._clock = clock
         self._stopwatch = stopwatch
@@ -79,5 +84,5 @@ class Commits:
             return False
         self._calls.settle_soon()
         pace = PACE_CATCHING_UP if catching_up and self._lanes > SIDE_BY_SIDE else PACE
-        pause = min(pace * self._pass_took, self._pass_took + MAX_PAUSE_SECONDS)
+        pause = min(pace * self._pass_took, self._pass_took + self._most_pause)
         return now >= self._pass_began + pause

@@ -124,7 +124,7 @@ class Pacing:
         self._count_held(lanes)
         if not any(self._rates) and not self._allowances and not self._full:
             return None
-        return min((most for lane in lanes for most in self._mosts(lane)), default=None)
+        return min((most for lane in lanes if lane.running is not None for most in self._mosts(lane)), default=None)
 
     def _count_held(self, lanes: Collection[Lane]) -> None:
         if self._full:

@@ -120,6 +120,7 @@ class Task:
         self._commits = Commits(
             len(self._lanes),
             config.commit_seconds,
+            config.transaction_seconds,
             self._calls,
             self._clock,
             stopwatch=self.stopwatch,

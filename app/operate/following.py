@@ -46,7 +46,7 @@ class Follower:
     ) -> None:
         self._group = config.group_id
         self._signs = timings.signs_of_life(config.commit_interval)
-        self._slack = timings.start
+        self._slack = max(timings.start, 2 * self._signs)
         self._commits = commits
         self._url = url
         self._runtime = runtime

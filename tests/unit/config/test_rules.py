@@ -161,6 +161,18 @@ class TestTransactions:
         ] == found
 
 
+def test_a_service_without_a_store_must_be_able_to_start(file: Path) -> None:
+    """No partition has an offset then, so `error` would block every one at each start."""
+    found = problems(file, "offsets.store.name=none", "starting.offsets=error", "delivery.guarantee=at-least-once")
+
+    assert [
+        (
+            "starting.offsets must not be error without a store: no partition would ever start "
+            "(--set offsets.store.name and --set starting.offsets)"
+        )
+    ] == found
+
+
 class TestProperties:
     def test_a_broker_must_be_named(self, file: Path) -> None:
         """Without bootstrap.servers there is nothing to connect to."""

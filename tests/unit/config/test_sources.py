@@ -43,6 +43,10 @@ class TestPrecedence:
         file.write_text(file.read_text() + "http: {address: 127.0.0.1}\n")
         assert "127.0.0.1" == load(file, (), default).http.address
 
+    def test_a_topic_that_is_named_twice_counts_once(self, file: Path) -> None:
+        """The client refuses to look for a topic twice."""
+        assert ("a", "b") == load(file, ["source.topics=a,b,a"], {}).source.topics
+
     def test_a_configuration_needs_no_file(self) -> None:
         """The environment alone is enough, as in containers."""
         environ = {

@@ -30,10 +30,13 @@ OUTAGE_SECONDS = 11.0
 INTERVAL = 0.5
 
 
-def commits_of(lanes: int, calls: Calls, clock: FakeClock, reporter: object = None) -> tuple[Commits, Stopwatch]:
+def commits_of(
+    lanes: int, calls: Calls, clock: FakeClock, reporter: object = None, transaction_seconds: float = 60.0
+) -> tuple[Commits, Stopwatch]:
     stopwatch, pacing = Stopwatch(Attempt(3, 1), clock), Pacing(UNLIMITED, BUFFER_MEMORY, {}, clock)
+    reports = lambda lane: lane is reporter  # noqa: E731
     made = Commits(
-        lanes, INTERVAL, calls, clock, stopwatch=stopwatch, pacing=pacing, reports=lambda lane: lane is reporter
+        lanes, INTERVAL, transaction_seconds, calls, clock, stopwatch=stopwatch, pacing=pacing, reports=reports
     )
     return made, stopwatch
 
@@ -158,6 +161,16 @@ def test_a_pass_is_due_after_a_pause_that_fits_the_last_one(
     assert commits.pass_is_due(began + pause, catching_up=catching_up)
     commits.start_pass([], began + pause)
     assert commits.pass_is_due(began + pause + INTERVAL, catching_up=catching_up)  # it took no time
+
+
+def test_no_transaction_becomes_too_old_while_the_task_catches_up() -> None:
+    """Of a small `transaction.timeout`, a pause takes a quarter; Kafka would abort what is open for too long."""
+    clock, took, timeout = FakeClock(), 2.0, 10.0
+    commits, _ = commits_of(SIDE_BY_SIDE + 1, Calls(Inline(), clock, Watchdog(), Ready.send_rest), clock, None, timeout)
+    began = clock.now
+    commits.start_pass([cast("Lane", SlowLane(clock, took))], began)
+
+    assert commits.pass_is_due(began + took + timeout / 4, catching_up=True)
 
 
 def test_only_lanes_with_something_to_commit_take_part_in_a_pass() -> None:

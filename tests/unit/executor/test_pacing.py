@@ -137,6 +137,17 @@ class TestInitialRate:
         slow = self.BACKLOG / self.RATE
         assert records[str(A)] == pytest.approx(self.BACKLOG + (SECONDS - slow) * 50, rel=0.05)
 
+    def test_it_slows_no_other_partition(self) -> None:
+        """While the backlog rests, polls for the others are as large as ever."""
+        kafka = FakeKafka({A: rubbish(PLENTY), B: rubbish(PLENTY)})
+        counts = Counts(records=7, dead={"empty": 7}, committed=1)
+        kafka.committed[B] = CommittedOffset(7, str(OffsetMetadata("id", 7, counts)))
+        live = OffsetRange(B, 7, 7, topic_id="id")
+
+        _, records = cleanse(kafka, Rates(initial=1), OffsetRange(A, None, 0, backlog=PLENTY), live, chunk=50)
+
+        assert records[str(B)] > 10_000, "and not as few in a poll as of the backlog"
+
     def test_it_goes_on_in_the_next_task(self) -> None:
         """The end of the backlog is stored with the offset, so newer records do not become backlog after a restart."""
         kafka = FakeKafka({A: rubbish(PLENTY)})

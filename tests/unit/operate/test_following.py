@@ -25,7 +25,7 @@ SIGNS, START = 3.0, 30.0
 class FollowedKafka:
     """A service that commits one partition until a moment or from one on, and that may serve a page."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, **options: object) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *settings: str, **options: object) -> None:
         self.kafka, self.time = DriverKafka(p0=(0, 100), p1=(0, 100)), SimulatedTime()
         owner = Owner(5_000, HERE, "clean")
         self.kafka.committed = {A: CommittedOffset(5, str(OffsetMetadata("id-1", 0, owner=owner)))}
@@ -34,7 +34,7 @@ class FollowedKafka:
         monkeypatch.setattr(served, "status", self._status)
         commits = WatchedOffsets(config(), self.kafka.clients) if options.get("commits", True) else None
         runtime = Runtime(monotonic=self.time, host=str(options.get("host", HERE)))
-        self.service = Follower(config(), Timings(), commits, PAGE, runtime=runtime, sleep=self._sleep)
+        self.service = Follower(config(*settings), Timings(), commits, PAGE, runtime=runtime, sleep=self._sleep)
 
     def _sleep(self, seconds: float) -> None:
         if self.works(self.time.now):
@@ -134,6 +134,14 @@ def test_one_that_never_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
         group.service.paused(10)
     assert 10 + START == group.time.now
     assert 1 == error.value.exit_code
+
+
+def test_offsets_that_rarely_move_are_watched_for_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a `commit.interval` of a minute they show a pause only after two minutes without a commit."""
+    group = FollowedKafka(monkeypatch, "commit.interval=1m", "transaction.timeout=4m")
+    group.works = lambda now: now < 7
+
+    assert 7 == group.service.paused(10)
 
 
 def test_it_has_resumed_with_its_first_commit(monkeypatch: pytest.MonkeyPatch) -> None:
