@@ -55,7 +55,11 @@ class LaneWriter(Protocol):
         """Fence every earlier owner."""
 
     def settle(self, committed: CommittedOffset | None) -> None:
-        """End the transactions that earlier owners left open, given the committed offset, read after `open`."""
+        """
+        End the transactions that earlier owners left open, given the committed offset, read after `open`.
+
+        A writer without transactions also saves that offset again.
+        """
 
     def end_pending(self, committed: int | None) -> None:
         """End a transaction that blocks reading the offset, given the offset before it. Call `open` first."""

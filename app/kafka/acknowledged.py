@@ -42,12 +42,11 @@ class AcknowledgedWriter(Writer):
         self._end_transactions = end_transactions
 
     def open(self) -> None:
-        """Do nothing: saving the first offset fences earlier owners."""
+        """Do nothing: the first commit fences earlier owners."""
 
     def settle(self, committed: CommittedOffset | None) -> None:
-        """Start at the committed offset, and fence an earlier run that may save it in a transaction."""
-        if self._claim.begin(committed):
-            self._fence()
+        """Start at the committed offset once it can be saved, and fence an earlier run that uses transactions."""
+        self._claim.begin(committed, self._fence)
 
     def end_pending(self, committed: int | None) -> None:  # noqa: ARG002  # it ends whichever transaction is pending
         """End an earlier run's transaction that blocks reading the offset."""

@@ -7,6 +7,8 @@ later run fences the earlier one: as with transactions, a partition changes hand
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from app.errors import Fenced, Transient
 from app.model import CommittedOffset, Owner, Partition
 from app.offsets.contract import OffsetStore
@@ -21,10 +23,21 @@ class Claim:
         self._store, self._partition, self._me = store, partition, me
         self._known: CommittedOffset | None = None
 
-    def begin(self, committed: CommittedOffset | None) -> bool:
-        """Begin with this offset; return whether an earlier run saved it, perhaps in a transaction."""
+    def begin(self, committed: CommittedOffset | None, fence: Callable[[], None]) -> None:
+        """
+        Begin with this offset, after a `fence` of an earlier run that may save it in a transaction.
+
+        The offset is saved again as it is: in a store that can only be read, every retry would write the same lines.
+
+        Raises:
+            Fenced, CorruptOffset, Transient: as `save`.
+        """
         self._known = committed
-        return self._store.transactional and committed is not None and owner_of(committed).rank < self._me.rank
+        if committed is None:
+            return
+        if self._store.transactional and owner_of(committed).rank < self._me.rank:
+            fence()
+        self.save(committed.offset, committed.metadata)
 
     def save(self, offset: int, metadata: str) -> None:
         """

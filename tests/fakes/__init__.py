@@ -7,6 +7,7 @@ letters, and an epoch for each transactional id. `Script` lists what fails, at w
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -130,6 +131,8 @@ class FakeKafka:
         self.refuses_line: Callable[[bytes | None], bool] = lambda _: False
         self.refuses_dead_letter: Callable[[OutgoingRecord], bool] = lambda _: False
         """Selects the records that the broker refuses. The commit that waits for them fails."""
+        self.saves_left: float = math.inf
+        """How often the offset store saves before it can only be read."""
 
     def cut(self, partition: Partition, offset: int, records: Sequence[SourceRecord | None] = ()) -> None:
         """Lose the end of a log in an unclean election. Other records follow."""
@@ -215,6 +218,9 @@ class FakeOffsets:
         self.reset(partition, offset, metadata)
 
     def reset(self, partition: Partition, offset: int, metadata: str) -> None:
+        if not self._kafka.saves_left:
+            raise Transient(partition, "the offset may not have been stored", offset)
+        self._kafka.saves_left -= 1
         self._kafka.committed[partition] = CommittedOffset(offset, metadata)
 
     def close(self) -> None:
@@ -401,8 +407,10 @@ class FakeAcknowledged(FakeWriter):
 
     def settle(self, committed: CommittedOffset | None) -> None:
         super().settle(committed)
-        if self._claim.begin(committed):
-            self._kafka.epochs[self._partition] = self._kafka.epochs.get(self._partition, 0) + 1
+        self._claim.begin(committed, self._fence)
+
+    def _fence(self) -> None:
+        self._kafka.epochs[self._partition] = self._kafka.epochs.get(self._partition, 0) + 1
 
     def _commit(self, at: CommittedOffset) -> None:
         self._claim.save(at.offset, at.metadata)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections import Counter
 from dataclasses import replace
 from itertools import pairwise, product
@@ -309,6 +310,38 @@ class TestTroubleAnywhere:
         assert set(expected()) == set(seen)
         doubled = {value for value, count in seen.items() if count > 1}
         assert ((point, times) in SENT_IN_VAIN) == bool(doubled)
+
+
+class TestReadOnlyStore:
+    """An offset store that can be read but not written, such as one without a right or a quorum, at least once."""
+
+    def test_nothing_is_written_for_it(self) -> None:
+        """Neither at a retry nor by a later task. Once it can be written, each line arrives once."""
+        kafka = FakeKafka({A: source()})
+        kafka.committed[A], kafka.saves_left = CommittedOffset(0, "kept"), 0
+
+        for _ in range(2):
+            (receipt,) = run(kafka, AT_LEAST)
+            assert (Outcome.FAILED, 0) == (receipt.outcome, receipt.records)
+            assert "the offset may not have been stored" in receipt.error
+        assert ([], CommittedOffset(0, "kept")) == (kafka.sink[A], kafka.committed[A])
+
+        kafka.saves_left = math.inf
+        run(kafka, AT_LEAST)
+        assert expected() == kafka.sink[A]
+
+    def test_what_was_written_before_comes_twice(self) -> None:
+        """However often the task tries again meanwhile."""
+        kafka = FakeKafka({A: source()})
+        kafka.saves_left = 1  # the start
+
+        (receipt,) = run(kafka, AT_LEAST)
+        assert receipt.reopened > 2
+
+        kafka.saves_left = math.inf
+        run(kafka, AT_LEAST)
+        assert set(expected()) == set(kafka.sink[A])
+        assert max(Counter(kafka.sink[A]).values()) == 2
 
 
 class TestOutcomes:

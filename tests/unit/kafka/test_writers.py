@@ -18,9 +18,9 @@ from app.kafka.backend import PLAIN, Backend, best_backend
 from app.kafka.bulk import native
 from app.kafka.clients import TaskClients
 from app.kafka.writers import TransactionalWriter
-from app.model import Guarantee, Partition
+from app.model import CommittedOffset, Guarantee, Partition
 from app.records import Lines
-from tests.fakes import make_task_config
+from tests.fakes import FakeKafka, FakeOffsets, make_task_config
 
 RAW = Partition("raw", 0)
 LINES = Lines(
@@ -61,5 +61,21 @@ def test_a_fatal_error_is_named(
 
     with pytest.raises(Transient, match=r"planted \(OUT_OF_ORDER_SEQUENCE_NUMBER\)"):
         call(writer)
+
+    writer.discard()
+
+
+def test_without_transactions_it_begins_only_where_the_offset_can_be_saved() -> None:
+    """Otherwise the lines that it writes would come again at each retry."""
+    kafka = FakeKafka({RAW: []})
+    clients = TaskClients(make_task_config(Guarantee.AT_LEAST_ONCE, kafka=NOWHERE), PLAIN)
+    writer = clients.writer(RAW, FakeOffsets(kafka))
+
+    writer.settle(CommittedOffset(1, "kept"))
+    assert CommittedOffset(1, "kept") == kafka.committed[RAW]
+
+    kafka.saves_left = 0
+    with pytest.raises(Transient, match="may not have been stored"):
+        writer.settle(CommittedOffset(1, "kept"))
 
     writer.discard()

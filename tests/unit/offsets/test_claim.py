@@ -29,7 +29,11 @@ class ClaimHarness:
             self.kafka.committed[A] = begins_with
         self.store = FakeOffsets(self.kafka)
         self.claim = Claim(self.store, A, ME)
-        self.fences = self.claim.begin(begins_with)
+        self.fences = 0
+        self.claim.begin(begins_with, self.fence)
+
+    def fence(self) -> None:
+        self.fences += 1
 
     def save(self, offset: int) -> CommittedOffset:
         self.claim.save(offset, str(OffsetMetadata(owner=ME)))
@@ -117,6 +121,32 @@ def test_what_is_no_offset_is_not_overwritten() -> None:
         harness.save(4)
 
 
+@pytest.mark.parametrize("owner", [ME, *EARLIER, *LATER])
+def test_what_it_begins_with_is_saved_unchanged(owner: Owner) -> None:
+    """So nothing is written for a store that can be read but not written, and the partition changes no hands yet."""
+    harness = ClaimHarness(by(owner, 3))
+    assert by(owner, 3) == harness.kafka.committed.pop(A)
+
+    harness.claim.begin(by(owner, 3), harness.fence)
+    assert by(owner, 3) == harness.kafka.committed[A]
+
+    harness.kafka.saves_left = 0
+    with pytest.raises(Transient, match="may not have been stored"):
+        harness.claim.begin(by(owner, 3), harness.fence)
+
+
+def test_what_an_earlier_run_committed_before_its_fence_is_found() -> None:
+    """Its transaction may end between our look and the fence. Its lines would come again."""
+    harness = ClaimHarness()
+    harness.kafka.committed[A] = by(EARLIER[0], 3)
+
+    def end() -> None:
+        harness.kafka.committed[A] = by(EARLIER[0], 6)
+
+    with pytest.raises(Transient, match="has since committed 6"):
+        harness.claim.begin(by(EARLIER[0], 3), end)
+
+
 def test_a_store_that_does_not_answer_is_an_outage() -> None:
     """The lane tries again."""
     harness = ClaimHarness()
@@ -137,6 +167,7 @@ def test_outside_kafka_the_store_itself_compares(*, transactional: bool, monkeyp
     monkeypatch.setattr(harness.store, "save", lambda _partition, offset, _metadata: saved.append(offset))
 
     harness.save(4)
+    harness.claim.begin(by(EARLIER[0], 4), harness.fence)
 
-    assert [4][transactional:] == saved
-    assert transactional is harness.claim.begin(by(EARLIER[0], 3))
+    assert [4, 4] * (not transactional) == saved
+    assert 1 + transactional == harness.fences
