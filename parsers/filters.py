@@ -59,12 +59,10 @@ def _unescaped(values: pa.BinaryArray) -> pa.BinaryArray:
 
 def _test(check: Mapping[str, object]) -> Test:
     if len(check) != 1:
-        msg = f"write one check for the field: {', '.join(TESTS)}"
-        raise ParserOptionError(msg)
+        raise ParserOptionError(f"write one check for the field: {', '.join(TESTS)}")
     (name,) = check
     if name not in TESTS:
-        msg = f"no check {name!r} for a filter; {hint(name, TESTS)}"
-        raise ParserOptionError(msg)
+        raise ParserOptionError(f"no check {name!r} for a filter; {hint(name, TESTS)}")
     test = check_of(check)
     assert not isinstance(test, str)  # its name is in TESTS
     return test

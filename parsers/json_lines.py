@@ -112,8 +112,7 @@ def _told(error: Exception) -> str:
 
 
 def _refuse_constant(name: str) -> None:
-    msg = f"{name} is not a JSON value"
-    raise ValueError(msg)
+    raise ValueError(f"{name} is not a JSON value")
 
 
 def _depth(value: object) -> int:

@@ -13,13 +13,11 @@ def pattern_of(parser: Parser, name: str) -> str:
     """Raises ParserOptionError if the parser has no such field, or its pattern is invalid."""
     patterns = parser.output_fields if isinstance(parser, HasFields) else {}
     if name not in patterns:
-        msg = f"the parser's lines have no field {name!r}; {hint(name, patterns)}"
-        raise ParserOptionError(msg)
+        raise ParserOptionError(f"the parser's lines have no field {name!r}; {hint(name, patterns)}")
     try:
         cut(pa.array([], pa.binary()), patterns[name])
     except (ValueError, IndexError, TypeError) as error:
-        msg = f"the parser's pattern for {name!r} is invalid: {error}"
-        raise ParserOptionError(msg) from error
+        raise ParserOptionError(f"the parser's pattern for {name!r} is invalid: {error}") from error
     return patterns[name]
 
 

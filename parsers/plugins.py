@@ -61,19 +61,15 @@ class Plugins:
         keywords = self._keywords(name, options)
         problems = [problem for _, problem in _problems(factory, keywords, len(arguments))]
         if problems:
-            msg = f"{self.kind} {name}: {listed(problems)}"
-            raise self.wrong_option(msg)
+            raise self.wrong_option(f"{self.kind} {name}: {listed(problems)}")
         try:
             plugin = factory(*arguments, **keywords)
         except self.wrong_option as error:
-            msg = f"{self.kind} {name}: {error}"
-            raise self.wrong_option(msg) from error
+            raise self.wrong_option(f"{self.kind} {name}: {error}") from error
         except (TypeError, ValueError) as error:
-            msg = f"{self.kind} {name} does not accept its options: {error}"
-            raise self.wrong_option(msg) from error
+            raise self.wrong_option(f"{self.kind} {name} does not accept its options: {error}") from error
         if not isinstance(plugin, protocol):
-            msg = f"{self.kind} {name} is not usable: {type(plugin).__name__} has no method {self.method}"
-            raise self.unknown(msg)
+            raise self.unknown(f"{self.kind} {name} is not usable: {type(plugin).__name__} has no method {self.method}")
         return plugin
 
     def problems(
@@ -111,8 +107,7 @@ class Plugins:
     def _factory(self, name: str) -> Factory:
         found = {point.value: point for point in self._points() if point.name == name}
         if not found:
-            msg = f"no {self.kind} is called {name!r}; {hint(str(name), self.names())}"
-            raise self.unknown(msg)
+            raise self.unknown(f"no {self.kind} is called {name!r}; {hint(str(name), self.names())}")
         if len(found) > 1:
             msg = f"more than one {self.kind} is called {name!r}: {', '.join(sorted(found))}; uninstall all but one"
             raise self.unknown(msg)
@@ -132,8 +127,7 @@ class Plugins:
         for key, value in options.items():
             keyword = _keyword(str(key))
             if keyword in keywords:
-                msg = f"{self.kind} {name}: {_twice(keyword, key)}"
-                raise self.wrong_option(msg)
+                raise self.wrong_option(f"{self.kind} {name}: {_twice(keyword, key)}")
             keywords[keyword] = value
         return keywords
 

@@ -139,15 +139,13 @@ class Matched:
 
 def _pattern(pattern: object, log_format: object) -> str:
     if bool(pattern) == bool(log_format):
-        msg = "write either pattern or log.format"
-        raise ParserOptionError(msg)
+        raise ParserOptionError("write either pattern or log.format")
     if not log_format and isinstance(pattern, str):
         return pattern
     if log_format in FORMATS:
         return FORMATS[str(log_format)]
     wrong = f"pattern must be text, not {pattern!r}: quote it" if pattern else f"log.format: {log_format!r} is none"
-    msg = wrong if pattern else f"{wrong}; {hint(str(log_format), FORMATS)}"
-    raise ParserOptionError(msg)
+    raise ParserOptionError(wrong if pattern else f"{wrong}; {hint(str(log_format), FORMATS)}")
 
 
 def _groups(pattern: str) -> list[str]:

@@ -184,6 +184,5 @@ class Statistics:
 def place_of(text: str) -> tuple[int, int]:
     """Parse `partition@offset`; raise ValueError if the text has another form."""
     if (place := re.fullmatch(r"(\d+)@(\d+)", text, re.ASCII)) is None:
-        msg = f"{text!r} is not a place: write partition@offset, as winnow dlq ls shows it"
-        raise ValueError(msg)
+        raise ValueError(f"{text!r} is not a place: write partition@offset, as winnow dlq ls shows it")
     return int(place[1]), int(place[2])

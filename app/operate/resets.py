@@ -138,20 +138,17 @@ def _named(text: str, partitions: Collection[Partition]) -> list[Partition]:
     known = {each for each in partitions if each.topic == topic}
     if not known:
         topics = ", ".join(sorted({each.topic for each in partitions})) or "none"
-        msg = f"{topic!r} is not a source topic; the source topics are: {topics}"
-        raise ValueError(msg)
+        raise ValueError(f"{topic!r} is not a source topic; the source topics are: {topics}")
     if not colon:
         return sorted(known)
     named = [Partition(topic, number) for part in numbers.split(",") for number in _numbers(part)]
     if missing := sorted(set(named) - known):
-        msg = f"{missing[0]} does not exist: {topic} has {len(known)} partitions"
-        raise ValueError(msg)
+        raise ValueError(f"{missing[0]} does not exist: {topic} has {len(known)} partitions")
     return named
 
 
 def _numbers(part: str) -> range:
     match = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part)
     if not match:
-        msg = f"{part!r} is not a partition or a range: write partitions as 0,3-5"
-        raise ValueError(msg)
+        raise ValueError(f"{part!r} is not a partition or a range: write partitions as 0,3-5")
     return range(int(match[1]), int(match[2] or match[1]) + 1)

@@ -71,8 +71,7 @@ class OneOf(_OfDistinct):
 
     def __init__(self, values: object) -> None:
         if isinstance(values, str) or not isinstance(values, Sequence) or not values:
-            msg = f"one-of must be a list of texts, not {values!r}: write {{one-of: [a, b]}}"
-            raise ParserOptionError(msg)
+            raise ParserOptionError(f"one-of must be a list of texts, not {values!r}: write {{one-of: [a, b]}}")
         self.expected = f"not one of {', '.join(map(str, values))}"
         self._values = {str(value).encode() for value in values}
 
@@ -85,15 +84,13 @@ class Matches:
 
     def __init__(self, pattern: object) -> None:
         if not isinstance(pattern, str):
-            msg = f"matches must be a regular expression, not {pattern!r}: quote it"
-            raise ParserOptionError(msg)
+            raise ParserOptionError(f"matches must be a regular expression, not {pattern!r}: quote it")
         self.expected = f"which does not match {pattern}"
         self._pattern = pattern
         try:
             self.accepts(b"")
         except ValueError as error:
-            msg = f"matches: {error}"
-            raise ParserOptionError(msg) from error
+            raise ParserOptionError(f"matches: {error}") from error
 
     def accepts(self, value: bytes) -> bool:
         return bool(self.accepted(pa.array([value], pa.binary()))[0].as_py())
@@ -111,8 +108,7 @@ class Time(_OfDistinct):
 
     def __init__(self, form: object) -> None:
         if not isinstance(form, str) or (form != "rfc3339" and "%" not in form):
-            msg = f"time must be rfc3339 or a format such as '%d/%b/%Y:%H:%M:%S %z', not {form!r}"
-            raise ParserOptionError(msg)
+            raise ParserOptionError(f"time must be rfc3339 or a format such as '%d/%b/%Y:%H:%M:%S %z', not {form!r}")
         self.expected = f"not a time in the format {form}"
         # Without a year, strptime takes 1900, in which 29 February is no day.
         has_year = re.search("%[YyGcx]", form.replace("%%", ""))
@@ -123,8 +119,7 @@ class Time(_OfDistinct):
             text = datetime(2000, 2, 29, tzinfo=UTC).strftime(self._format)
             datetime.strptime(text, self._format)  # noqa: DTZ007  # the answer is not used
         except (ValueError, re.error) as error:
-            msg = f"time: {error}"
-            raise ParserOptionError(msg) from error
+            raise ParserOptionError(f"time: {error}") from error
 
     def accepts(self, value: bytes) -> bool:
         try:
@@ -149,8 +144,7 @@ class Network(_OfDistinct):
         try:
             self._networks: list[IPv4Network | IPv6Network] = [ip_network(str(each)) for each in listed]
         except ValueError as error:
-            msg = f"network: {error}"
-            raise ParserOptionError(msg) from error
+            raise ParserOptionError(f"network: {error}") from error
 
     def accepts(self, value: bytes) -> bool:
         try:
@@ -182,7 +176,5 @@ def check_of(option: object) -> Check | Test:
     if known and parameter is not None:
         return TESTS[str(name)](parameter)
     if known:
-        msg = f"{name} needs a parameter: write {{{name}: …}}"
-        raise ParserOptionError(msg)
-    msg = f"no check {name!r}; {hint(str(name), [*Check, *TESTS])}"
-    raise ParserOptionError(msg)
+        raise ParserOptionError(f"{name} needs a parameter: write {{{name}: …}}")
+    raise ParserOptionError(f"no check {name!r}; {hint(str(name), [*Check, *TESTS])}")

@@ -111,8 +111,7 @@ class Compiled:
         except RefusedLine as refused:
             reason, detail = refused.args
             return reason, detail
-        msg = f"the fields of {line!r} are found alone and not in a batch"
-        raise AssertionError(msg)
+        raise AssertionError(f"the fields of {line!r} are found alone and not in a batch")
 
 
 class _Work:

@@ -39,8 +39,7 @@ def wrap(parser: Parser, format: str, *, engine: str = "auto") -> Parser:  # noq
         ParserOptionError: there is no such format or engine, or the engine is `compiled` and Numba cannot be imported.
     """
     if format not in FORMATS:
-        msg = f"format: no format {format!r}; {hint(str(format), FORMATS)}"
-        raise ParserOptionError(msg)
+        raise ParserOptionError(f"format: no format {format!r}; {hint(str(format), FORMATS)}")
     return parser if format == "raw" else FromFlume(parser, strict=format == "flume-avro", engine=choose(engine))
 
 
