@@ -53,13 +53,11 @@ def _problems(separator: object) -> Iterator[str]:
 class Quoted:
     """A line with a number of fields between separators, some of them in quotes."""
 
+    reasons = REASONS
+
     def __init__(self, separator: bytes, width: int) -> None:
         self._separator = separator
         self._width = width
-
-    @property
-    def reasons(self) -> Sequence[str]:
-        return REASONS
 
     def split(self, line: bytes) -> Sequence[bytes]:
         return counted(list(fields_of(line, self._separator)), self._width)

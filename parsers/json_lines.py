@@ -59,13 +59,11 @@ class JsonLines(FieldParser):
 class Members:
     """A JSON object whose members at these paths are the fields."""
 
+    reasons = REASONS
+
     def __init__(self, paths: Sequence[Path]) -> None:
         self._paths = paths
         self._texts, self._table = _table(paths)
-
-    @property
-    def reasons(self) -> Sequence[str]:
-        return REASONS
 
     def split(self, line: bytes) -> Sequence[bytes]:
         value = _read(line)

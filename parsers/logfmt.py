@@ -63,12 +63,10 @@ def _problems(keys: Iterable[object]) -> Iterator[str]:
 class Pairs:
     """A line with a value for some of these keys."""
 
+    reasons = REASONS
+
     def __init__(self, keys: Sequence[bytes]) -> None:
         self._keys = keys
-
-    @property
-    def reasons(self) -> Sequence[str]:
-        return REASONS
 
     def split(self, line: bytes) -> Sequence[bytes]:
         values: dict[bytes, bytes] = {}

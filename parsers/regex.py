@@ -91,6 +91,8 @@ class Matched:
         used: those that are found; the others stay empty.
     """
 
+    reasons = REASONS
+
     def __init__(self, pattern: str, fields: Sequence[str], used: Sequence[str]) -> None:
         self._pattern = pattern
         self._fields = fields
@@ -98,10 +100,6 @@ class Matched:
         self._places = np.array([fields.index(name) for name in used], np.int64)
         self._automaton = automaton(pattern, used)
         self._smaller = _with_only(pattern, used)
-
-    @property
-    def reasons(self) -> Sequence[str]:
-        return REASONS
 
     @property
     def is_one_pass(self) -> bool:

@@ -15,9 +15,6 @@ from parsers.compiled.buffers import Buffers
 Refusal = tuple[str, str]
 """A reason code and a sentence for people."""
 
-NO_VALUE: Refusal = ("empty", "the record has no value")
-EMPTY: Refusal = ("empty", "the line is empty")
-
 
 class RefusedLine(Exception):
     """A line is rejected. The arguments are a refusal: reason and detail."""
@@ -61,10 +58,10 @@ class Format(Protocol):
 def fields_of(form: Format, line: bytes | None) -> Sequence[bytes]:
     """Return the fields of a record's value. Raises RefusedLine."""
     if line is None:
-        raise RefusedLine(*NO_VALUE)
+        raise RefusedLine("empty", "the record has no value")
     line = line.removesuffix(b"\n").removesuffix(b"\r")
     if not line:
-        raise RefusedLine(*EMPTY)
+        raise RefusedLine("empty", "the line is empty")
     return form.split(line)
 
 
@@ -80,20 +77,14 @@ def cells_by_line(form: Format, lines: pa.BinaryArray, width: int) -> Cells:
     """Return the cells of a batch, whose lines are split one by one."""
     found: list[bytes] = []
     split = np.zeros(len(lines), np.uint8)
-    nothing = [b""] * width
     for row, line in enumerate(lines.to_pylist()):
         try:
             found += fields_of(form, line)
             split[row] = 1
         except RefusedLine:
-            found += nothing
-    return cells_of(pa.array(found, pa.binary()), split, width)
-
-
-def cells_of(values: pa.BinaryArray, split: NDArray[np.uint8], width: int) -> Cells:
-    """Return cells whose fields are the values of an array, row after row."""
-    ends = spans_of(values)
-    return Cells(ends.reshape(len(split), width, 2), split, [values])
+            found += [b""] * width
+    values = pa.array(found, pa.binary())
+    return Cells(spans_of(values).reshape(len(split), width, 2), split, [values])
 
 
 def spans_of(values: pa.BinaryArray) -> NDArray[np.int64]:

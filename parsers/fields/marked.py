@@ -29,10 +29,7 @@ class Marked:
     marker: bytes
     separator: bytes
     width: int
-
-    @property
-    def reasons(self) -> Sequence[str]:
-        return REASONS
+    reasons = REASONS
 
     def split(self, line: bytes) -> Sequence[bytes]:
         size = len(self.marker)

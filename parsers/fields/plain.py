@@ -78,12 +78,9 @@ class Plain:
             text = breaking.sub(_percent, text)
         elif (self._breaking if piece.form is Form.EXACT else _SURROGATE).search(text):
             raise RefusedLine(*self._layout.illegal(piece.field, value))
-        return text.encode() if piece.form in (Form.EXACT, Form.ESCAPED) else json_text(text)
-
-
-def json_text(text: str) -> bytes:
-    """Return the inside of the JSON string of a text."""
-    return json.dumps(text, ensure_ascii=False)[1:-1].encode()
+        if piece.form in (Form.JSON, Form.JSON_ESCAPED):
+            text = json.dumps(text, ensure_ascii=False)[1:-1]
+        return text.encode()
 
 
 def _percent(found: re.Match[str]) -> str:
@@ -92,7 +89,7 @@ def _percent(found: re.Match[str]) -> str:
 
 def passes(check: Check | Test, value: bytes) -> bool:
     """Return whether a field, without blanks around it, passes its check."""
-    return _CHECKS[check](value) if isinstance(check, Check) else check.accepts(value)
+    return bool(_CHECKS[check](value)) if isinstance(check, Check) else check.accepts(value)
 
 
 def is_datetime(value: bytes) -> bool:
@@ -125,19 +122,11 @@ def is_port(value: bytes) -> bool:
     return bool(_DIGITS.fullmatch(value)) and int(value.lstrip(b"0")[:6] or b"0") <= _HIGHEST_PORT
 
 
-def _is_integer(value: bytes) -> bool:
-    return bool(_INTEGER.fullmatch(value))
-
-
-def _is_number(value: bytes) -> bool:
-    return bool(_NUMBER.fullmatch(value))
-
-
-_CHECKS: Mapping[Check, Callable[[bytes], bool]] = {
+_CHECKS: Mapping[Check, Callable[[bytes], object]] = {
     Check.NOT_EMPTY: bool,
     Check.DATETIME: is_datetime,
     Check.IP: is_address,
     Check.PORT: is_port,
-    Check.INTEGER: _is_integer,
-    Check.NUMBER: _is_number,
+    Check.INTEGER: _INTEGER.fullmatch,
+    Check.NUMBER: _NUMBER.fullmatch,
 }

@@ -7,11 +7,10 @@ from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from parsers.compiled.buffers import as_binary
 from parsers.compiled.engine import Engine, choose
-from parsers.contract import HasFields, Parsed, Parser, Rows
+from parsers.contract import HasFields, Parsed, Parser
 from parsers.errors import ParserOptionError, hint
 from parsers.flume.event import Kind, Unwrapped
 
@@ -107,12 +106,8 @@ def _renumbered(parsed: Parsed, unwrapped: Unwrapped) -> Parsed:
     details = pa.concat_arrays([pa.array(sentences, pa.string()), parsed.details])
     return Parsed(
         values=parsed.values,
-        rows=_rows(unwrapped.rows[parsed.rows]),
-        reject_rows=_rows(np.sort(reject_rows)),
+        rows=unwrapped.rows[parsed.rows].astype(np.int32),
+        reject_rows=np.sort(reject_rows).astype(np.int32),
         reasons=reasons.take(order),
         details=details.take(order),
     )
-
-
-def _rows(numbers: NDArray[np.int64]) -> Rows:
-    return numbers.astype(np.int32)
