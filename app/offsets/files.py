@@ -190,7 +190,6 @@ class DiskFolder(Folder):
         self._folder = Path(url.removeprefix("file://"))
 
     def check(self) -> None:
-        """Raise FileNotFoundError if the folder itself does not exist."""
         self._folder.stat()
 
     def read(self, path: str) -> File | None:
@@ -211,8 +210,11 @@ class DiskFolder(Folder):
             new.replace(file)
         finally:
             new.unlink(missing_ok=True)
-        with _opened(file.parent) as folder:
+        folder = os.open(file.parent, os.O_RDONLY)
+        try:
             os.fsync(folder)  # so that the rename survives a power failure
+        finally:
+            os.close(folder)
 
     @contextlib.contextmanager
     def locked(self, path: str) -> Iterator[None]:
@@ -232,15 +234,6 @@ class DiskFolder(Folder):
         file = self._folder / path
         file.parent.mkdir(parents=True, exist_ok=True)
         return file
-
-
-@contextlib.contextmanager
-def _opened(folder: Path) -> Iterator[int]:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
 
 
 def _takes(lock: IO[bytes]) -> bool:
@@ -267,7 +260,6 @@ class HdfsFolder(Folder):
             filesystem.session.mount(scheme, _InTime())
 
     def check(self) -> None:
-        """Raise FileNotFoundError if the folder itself does not exist."""
         self._hdfs.info(self._path or "/")
 
     def read(self, path: str) -> File | None:
@@ -318,8 +310,7 @@ class S3Folder(Folder):
 
     def check(self) -> None:
         """Raise FileNotFoundError if the bucket does not exist; S3 has no folders."""
-        bucket = self._path.partition("/")[0]
-        self._s3.call_s3("head_bucket", Bucket=bucket)
+        self._s3.call_s3("head_bucket", Bucket=self._path.partition("/")[0])
 
     def read(self, path: str) -> File | None:
         """Return a file and its entity tag; None if it does not exist."""
@@ -331,7 +322,6 @@ class S3Folder(Folder):
             return None
 
     def overwrite(self, path: str, content: bytes) -> None:
-        """Put a file."""
         self._s3.pipe_file(f"{self._path}/{path}", content)
 
     def replace(self, path: str, content: bytes, seen: File | None) -> None:
@@ -340,15 +330,10 @@ class S3Folder(Folder):
         try:
             self._s3.pipe_file(f"{self._path}/{path}", content, **condition)
         except OSError as error:
-            if _code(error) in ("PreconditionFailed", "ConditionalRequestConflict"):
+            response = getattr(error.__cause__, "response", None) or {}
+            if response.get("Error", {}).get("Code") in ("PreconditionFailed", "ConditionalRequestConflict"):
                 raise Changed from error
             raise
-
-
-def _code(error: OSError) -> str:
-    """Return S3's code of an error."""
-    response = getattr(error.__cause__, "response", None) or {}
-    return str(response.get("Error", {}).get("Code", ""))
 
 
 FOLDERS: Mapping[str, type[Folder]] = {"file": DiskFolder, "webhdfs": HdfsFolder, "s3": S3Folder, "s3a": S3Folder}
