@@ -102,7 +102,7 @@ class HBaseOffsets:
         found: dict[Partition, CommittedOffset] = {}
         for topic, wanted in numbers_by_topic(partitions).items():
             with self._asking(f"reading the offsets of {topic}") as table:
-                rows = self._newest(table, topic)
+                rows = list(self._scan(table, topic, 2, "~"))  # the row `now`, and the newest of the history
             for number in wanted:
                 at = next((at for row, cells in rows if (at := _stored(row, cells, number))), None)
                 if at is not None:
@@ -146,11 +146,7 @@ class HBaseOffsets:
     def close(self) -> None:
         self._connections.close()
 
-    def _newest(self, table: Any, topic: str) -> list[tuple[str, Cells]]:  # noqa: ANN401  # happybase has no types
-        """Return the row `now` and the newest of the history, as far as they exist."""
-        return list(self._scan(table, topic, 2, "~"))
-
-    def _scan(self, table: Any, topic: str, most: int, last: str) -> Iterator[tuple[str, Cells]]:  # noqa: ANN401
+    def _scan(self, table: Any, topic: str, most: int, last: str) -> Iterator[tuple[str, Cells]]:  # noqa: ANN401  # happybase has no types
         """Yield a topic's rows whose last part is at most `last`, the largest first."""
         begin, end = self._row(topic, last), self._row(topic, "")
         for row, cells in table.scan(
@@ -200,8 +196,15 @@ class HBaseOffsets:
             with contextlib.closing(self._connect(timeout=int(CREATE_SECONDS * 1000))) as connection:
                 if self._table.encode() not in connection.tables():
                     family = {"max_versions": 1, "time_to_live": self._days * DAY}
-                    with _unless_it_exists():
+                    # AlreadyExists is said only of one that is there when the request arrives. Of two that arrive
+                    # together, the second fails with the master's error (ThriftHBaseServiceHandler.createTable).
+                    try:
                         connection.create_table(self._table, {OFFSETS: family, METADATA: family})
+                    except AlreadyExists:
+                        pass
+                    except HBaseError as error:
+                        if b"TableExistsException" not in error.message:
+                            raise
             self._has_table = True
 
     def _meaning(self, said: str, doing: str) -> NotUsable | Unreachable:
@@ -216,23 +219,6 @@ class HBaseOffsets:
             cure = f"the table {self._table} needs the column families {OFFSETS} and {METADATA}"
             return NotUsable(f"HBase rejected the request while {doing}: {first}", cure)
         return Unreachable(f"HBase is unavailable while {doing}: {first}")
-
-
-@contextlib.contextmanager
-def _unless_it_exists() -> Iterator[None]:
-    """
-    Accept that another process has created the table.
-
-    HBase's Thrift server says AlreadyExists only if it is there when the request arrives. If two requests arrive
-    together, it passes the master's TableExistsException on as a text (ThriftHBaseServiceHandler.createTable).
-    """
-    try:
-        yield
-    except AlreadyExists:
-        return
-    except HBaseError as error:
-        if b"TableExistsException" not in error.message:
-            raise
 
 
 def _put_if(table: Any, row: str, expected: tuple[bytes, bytes | None], column: bytes, value: bytes) -> bool:  # noqa: ANN401
@@ -275,24 +261,22 @@ def _stored(row: str, cells: Cells, number: int) -> CommittedOffset | None:
     return stored_offset(text, metadata, f"{OFFSETS}:{number} of the row {row} in HBase")
 
 
-def _numbers(cells: Cells) -> list[int]:
-    """Return the partitions that have offsets in a row."""
-    return sorted(int(column.partition(b":")[2]) for column in cells if _is_offset(column))
+def _known(row: str, cells: Cells) -> dict[int, CommittedOffset]:
+    """Return the offsets in a row by partition, without what is none."""
+    numbers = sorted(int(column.partition(b":")[2]) for column in cells if _is_offset(column))
+    return {number: at for number in numbers if (at := _stored(row, cells, number)) is not None and not at.corrupt}
 
 
 def _topic_ids(cells: Cells) -> dict[bytes, bytes]:
     """Return metadata cells with only the topic id of each offset in the row `now`."""
-    stored = {number: _stored(NOW, cells, number) for number in _numbers(cells)}
     return {
         _column(METADATA, number): _metadata(None, at.offset, str(OffsetMetadata(topic_id, at.offset)))
-        for number, at in stored.items()
-        if at is not None and (topic_id := OffsetMetadata.parse(at.metadata).topic_id)
+        for number, at in _known(NOW, cells).items()
+        if (topic_id := OffsetMetadata.parse(at.metadata).topic_id)
     }
 
 
 def _past(row: str, cells: Cells) -> PastOffsets:
-    """Parse a row of the history."""
-    stored = {number: _stored(row, cells, number) for number in _numbers(cells)}
-    known = {number: at for number, at in stored.items() if at is not None and not at.corrupt}
+    known = _known(row, cells)
     topic_ids = {number: OffsetMetadata.parse(at.metadata).topic_id for number, at in known.items()}
     return PastOffsets(int(row.rpartition(":")[2]), {number: at.offset for number, at in known.items()}, topic_ids)
