@@ -35,7 +35,7 @@ from app.operate.ranges import Why
 from app.operate.reading import Cleanse, Reader
 from app.operate.running import open_transactions
 from app.operate.stores import SOURCE
-from app.operate.symptoms import GROUP, Gathered, OffsetCopies, Symptom, gathered
+from app.operate.symptoms import GROUP, Gathered, Symptom, gathered
 from parsers.contract import Parsed
 
 NEWEST = 1_000
@@ -45,7 +45,7 @@ CODES = {Severity.REFUSES: 3, Severity.WRONG: 1, Severity.UNKNOWN: 4, Severity.W
 STATES = {"refuses": Severity.REFUSES, "blocked": Severity.WRONG, "waits": Severity.WRONG, "warns": Severity.WARNS}
 """The states of a preflight that are symptoms."""
 
-Say = Callable[[Symptom], object]
+Say = Callable[[Iterable[Symptom]], object]
 Look = Callable[[Say], str]
 """Examines a part; returns what was seen, in a few words."""
 
@@ -155,7 +155,7 @@ class Doctor:
         found: list[Symptom] = []
         note = ""
         try:
-            note = look(found.append)
+            note = look(found.extend)
         except WinnowError as error:
             found.append(Symptom(Severity.UNKNOWN, error.cause, part, error.cure))
         except Exception as error:  # noqa: BLE001  # not even a bug may hide the other parts
@@ -170,21 +170,21 @@ class Doctor:
         found = measure(self._config, self._clients, self._with.first_records, time.time())
         self._committed = {each.partition: each.committed for each in found if each.committed is not None}
         self._facts["lag"] = [each.stored_as_json() | each.as_json() for each in found]
-        _say(say, symptoms.of_partitions(found, self._tools))
+        say(symptoms.of_partitions(found, self._tools))
         topics = sorted({each.partition.topic for each in found})
         retention = {topic: self._clients.topics.destination(topic).retention for topic in topics}
-        _say(say, symptoms.of_retention(found, retention, self._tools))
+        say(symptoms.of_retention(found, retention, self._tools))
         total = summed(found)
         lag = f"lag {total['lag']}, at most {total['max_lag_seconds']:.1f} s"
         return f"{len(found)} partitions, {lag}{unknown(found)}"
 
     def _configuration(self, say: Say) -> str:
         if warning := exposed_secrets(self._loaded):
-            say(Symptom(Severity.WARNS, warning, "the configuration", ""))
+            say([Symptom(Severity.WARNS, warning, "the configuration", "")])
         tried = self._config.parser.samples
         if failed := len(samples.failed(tried, self._with.parse)):
             what = f"{failed} of {len(tried)} samples have another outcome than expected"
-            say(Symptom(Severity.WRONG, what, "parser.samples", SHOW_SAMPLES))
+            say([Symptom(Severity.WRONG, what, "parser.samples", SHOW_SAMPLES)])
         return f"{len(tried)} samples"
 
     def _preflight(self, say: Say) -> str:
@@ -193,12 +193,12 @@ class Doctor:
         def note(state: str, what: str | WinnowError) -> None:
             said.append({"state": state, "what": str(what)})
             if state in STATES and isinstance(what, WinnowError):
-                say(Symptom.of(STATES[state], what, "Kafka"))
+                say([Symptom.of(STATES[state], what, "Kafka")])
 
         try:
             connected(self._config, self._clients, note)
         except Unreachable as error:
-            say(Symptom.of(Severity.REFUSES, error, "Kafka"))
+            say([Symptom.of(Severity.REFUSES, error, "Kafka")])
             return ""
         return f"{sum(each['state'] == 'ok' for each in said)} checks are ok"
 
@@ -213,13 +213,13 @@ class Doctor:
                 raise
             return error.cause  # the service may run on another machine
         self._facts["status"] = document
-        _say(say, symptoms.of_status(document, self._tools))
+        say(symptoms.of_status(document, self._tools))
         return f"the service is {document['phase']}"
 
     def _transactions(self, say: Say) -> str:
         found = open_transactions(self._config, self._with.open_transactions)
         self._perhaps_open = bool(found)
-        _say(say, symptoms.of_transactions(found, self._config.transaction_timeout, time.time()))
+        say(symptoms.of_transactions(found, self._config.transaction_timeout, time.time()))
         return f"{len(found)} open"
 
     def _flow(self, say: Say) -> str:
@@ -227,11 +227,11 @@ class Doctor:
         pause = self._clients.pauses.read()
         self._sleep(self._seconds)
         if pause is not None:
-            say(Symptom(Severity.WARNS, str(pause), GROUP, f"to resume, run {RESUME}"))
+            say([Symptom(Severity.WARNS, str(pause), GROUP, f"to resume, run {RESUME}")])
         elif not is_local(self._clients.offsets):
-            _say(say, symptoms.of_flow(before, offsets_of(self._config, self._clients), self._seconds))
+            say(symptoms.of_flow(before, offsets_of(self._config, self._clients), self._seconds))
         now, ours = self._outputs(), self._perhaps_open
-        _say(say, symptoms.of_readers(outputs, now, self._seconds, self._output_tools, perhaps_ours=ours))
+        say(symptoms.of_readers(outputs, now, self._seconds, self._output_tools, perhaps_ours=ours))
         return f"watched for {self._seconds:g} s"
 
     def _outputs(self) -> Mapping[Partition, Watermarks]:
@@ -248,7 +248,7 @@ class Doctor:
         with self._with.cleanse(scope.tasks) as cleanse:
             verdicts = scope.audit(cleanse, readers)
         findings = [each for verdict in verdicts for each in verdict.findings]
-        _say(say, symptoms.of_audit(findings, self._config.delivery_guarantee, scope.since))
+        say(symptoms.of_audit(findings, self._config.delivery_guarantee, scope.since))
         return _audited(verdicts)
 
     def _mirror(self, mirror: Plugin, say: Say) -> str:
@@ -256,8 +256,7 @@ class Doctor:
         with closing(open_store(mirror, StoreContext(self._config.group_id, self._config.kafka))) as opened:
             found = opened.load(before, stable=False)
         after = self._clients.offsets.load(before, stable=False)
-        copies = OffsetCopies(self._config.offsets.store.name, self._name(mirror), before, found, after)
-        _say(say, symptoms.of_mirror(copies))
+        say(symptoms.of_mirror(self._config.offsets.store.name, self._name(mirror), found, before, after))
         return f"{len(found)} offsets"
 
     def _offsets_before(self) -> Mapping[Partition, CommittedOffset]:
@@ -271,11 +270,6 @@ class Doctor:
     def _name(self, mirror: Plugin) -> str:
         """Return a mirror's name for `winnow offsets migrate`."""
         return SOURCE if mirror.name == "kafka" and self._config.sink.kafka else mirror.name
-
-
-def _say(say: Say, found: Iterable[Symptom]) -> None:
-    for each in found:
-        say(each)
 
 
 def _audited(verdicts: Sequence[Verdict]) -> str:

@@ -156,35 +156,31 @@ def of_transactions(found: Iterable[OpenTransaction], timeout: float, now: float
             yield Symptom(Severity.WRONG, what, str(each.source), cure)
 
 
-class OffsetCopies(NamedTuple):
+def of_mirror(
+    store: str,
+    mirror: str,
+    found: Mapping[Partition, CommittedOffset],
+    before: Mapping[Partition, CommittedOffset],
+    after: Mapping[Partition, CommittedOffset],
+) -> Iterator[Symptom]:
     """
-    The offsets in a mirror, and in the store before and after it was read.
+    Yield the partitions whose offset in a mirror is not the store's, at whatever moment it was read.
 
-    `store` and `mirror` are the names that `winnow offsets migrate` takes.
+    `store` and `mirror` are the names that `winnow offsets migrate` takes; the store was read before and after.
     """
-
-    store: str
-    mirror: str
-    before: Mapping[Partition, CommittedOffset]
-    found: Mapping[Partition, CommittedOffset]
-    after: Mapping[Partition, CommittedOffset]
-
-
-def of_mirror(copies: OffsetCopies) -> Iterator[Symptom]:
-    """Yield the partitions whose offset in a mirror is not the store's, at whatever moment it was read."""
-    command = migrate_offsets(copies.store, copies.mirror)
-    cure = f"a running service corrects it within round.interval; if none runs, {command} --force"
-    for each, right in sorted(copies.before.items()):
+    cure = "a running service corrects it within round.interval; if none runs, "
+    cure += f"{migrate_offsets(store, mirror)} --force"
+    for each, right in sorted(before.items()):
         if right.corrupt:
             continue
-        mirrored, latest = copies.found.get(each), copies.after.get(each, right)
+        mirrored, latest = found.get(each), after.get(each, right)
         if mirrored is None or mirrored.corrupt:
             what = "has no offset" if mirrored is None else "holds something other than an offset"
         elif not right.offset <= mirrored.offset <= max(right.offset, latest.offset):
-            what = f"has offset {mirrored.offset}, but {copies.store} has {latest.offset}"
+            what = f"has offset {mirrored.offset}, but {store} has {latest.offset}"
         else:
             continue
-        yield Symptom(Severity.WARNS, f"mirror {copies.mirror} {what}", str(each), cure)
+        yield Symptom(Severity.WARNS, f"mirror {mirror} {what}", str(each), cure)
 
 
 DEFECTS = {

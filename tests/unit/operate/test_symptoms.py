@@ -15,7 +15,7 @@ from app.operate import symptoms
 from app.operate.expected import Origin
 from app.operate.findings import Defect, Finding
 from app.operate.lag import PartitionLag
-from app.operate.symptoms import OffsetCopies, Symptom, gathered
+from app.operate.symptoms import Symptom, gathered
 
 A, B = Partition("raw", 0), Partition("raw", 1)
 TOOLS = KafkaTools("there:9092")
@@ -132,8 +132,8 @@ def test_a_transaction_that_outlives_its_timeout() -> None:
 
 def mirrored(found: CommittedOffset | None, before: int = 5, after: int = 8) -> list[tuple[str, str, str]]:
     offsets = {} if found is None else {A: found}
-    copies = OffsetCopies("kafka", "redis", {A: CommittedOffset(before)}, offsets, {A: CommittedOffset(after)})
-    return said(symptoms.of_mirror(copies))
+    kept = {A: CommittedOffset(before)}, {A: CommittedOffset(after)}
+    return said(symptoms.of_mirror("kafka", "redis", offsets, *kept))
 
 
 def test_a_mirror_that_differs() -> None:
@@ -148,7 +148,7 @@ def test_a_mirror_that_differs() -> None:
 
 def test_the_cure_of_a_mirror_that_differs() -> None:
     """It is the command that writes the store's offsets into the mirror."""
-    (found,) = symptoms.of_mirror(OffsetCopies("kafka", "redis", {A: CommittedOffset(5)}, {}, {}))
+    (found,) = symptoms.of_mirror("kafka", "redis", {}, {A: CommittedOffset(5)}, {})
 
     assert found.cure.endswith("winnow offsets migrate -c winnow.yaml --from kafka --to redis --force")
 
