@@ -168,15 +168,11 @@ def _undeliverable(
 
 def with_ages(found: Iterable[PartitionLag], since: Mapping[Partition, float | None], now: float) -> list[PartitionLag]:
     """Return the partitions with the age of their first waiting record; `since` is None where only offsets wait."""
-    return [_with_age(at, since.get(at.partition), now) if _is_known(at, since) else at for at in found]
-
-
-def _is_known(at: PartitionLag, since: Mapping[Partition, float | None]) -> bool:
-    return at.lag is not None and (not at.lag or at.partition in since)
-
-
-def _with_age(at: PartitionLag, since: float | None, now: float) -> PartitionLag:
-    return replace(at, seconds=max(0.0, round(now - since, 3)) if at.lag and since is not None else 0.0)
+    ages = {each: 0.0 if first is None else max(0.0, round(now - first, 3)) for each, first in since.items()}
+    return [
+        at if at.lag is None else replace(at, seconds=ages.get(at.partition, at.seconds) if at.lag else 0.0)
+        for at in found
+    ]
 
 
 def severity(at: PartitionLag) -> tuple[bool, int, Partition]:
