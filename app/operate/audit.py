@@ -17,7 +17,7 @@ from app.operate.judging import Judge, Log, Verdict
 from app.operate.lag import FirstRecords, PartitionLag, offsets_of
 from app.operate.matching import Matching
 from app.operate.ranges import Asked, LeftOut, Range, Routing, distinct, newest, packed, ranges, sampled, together
-from app.operate.reading import Cleanse, Reader, Span, advancing, read, whole
+from app.operate.reading import Cleanse, Reader, Span, advancing, read, span_between, whole
 from app.records import Record
 
 STABLE_SECONDS, LOOK_SECONDS = 30.0, 0.2
@@ -155,9 +155,8 @@ class Auditor:
         marks = self.readers.sources.watermarks(sources)
         judge.read_whole = {each for each, begin in begins.items() if begin == first.get(each)}
         spans = {}
-        for each, (_, end, _) in marks.items():
-            begin = begins.get(each)
-            begin = end if begin is None else begin
+        for each, of_one in marks.items():
+            begin, end = span_between(of_one, begins.get(each), None)
             spans[each] = list(judged[each].rest(begin, end)) if each in judged else [Span(begin, end)]
         for records in self._source_records(spans):
             chosen = [each for each in records if times is None or each.timestamp in times]

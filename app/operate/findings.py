@@ -72,10 +72,7 @@ def again(origin: Origin, record: Record) -> Finding:
     return Finding(Defect.DOUBLED, origin, str_of(record), f"{shown(record.value)} appears again")
 
 
-def missing(fate: Fate, instead: Record | None) -> Finding:
-    """Return the finding of a record without output, or with another line in its place."""
-    if instead is not None:
-        return other_line(fate, instead)
+def missing(fate: Fate) -> Finding:
     origin, line = Origin(fate.record.partition, fate.record.offset), shown(fate.written.value)
     detail = f"no dead letter, expected one for {fate.reason}" if fate.reason else f"the line {line} is not in the sink"
     return Finding(Defect.LOST, origin, "", detail)

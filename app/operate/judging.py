@@ -207,7 +207,7 @@ class Judge:
         if not lines and self._later_ones(fate):
             self._leave_out(Why.COMPACTED)
         else:
-            yield missing(fate, lines.pop(0) if lines else None)
+            yield other_line(fate, lines.pop(0)) if lines else missing(fate)
 
     def _of_surplus(self) -> Iterator[Finding]:
         expected = self._matching.expected
