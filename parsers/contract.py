@@ -71,7 +71,6 @@ class Parser(Protocol):
         It never raises because of data: a value that cannot be parsed is a reject. The bytes of one row never change
         the result of another. A null is a record without a value (a Kafka tombstone).
         """
-        ...
 
 
 FIELD = "field"
@@ -89,4 +88,3 @@ class HasFields(Protocol):
 
         The only group, `(?P<field>…)`, is the field. A line that does not match has no key.
         """
-        ...

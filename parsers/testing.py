@@ -52,7 +52,6 @@ class ParserContract:
     """Lines that the parser must accept."""
 
     def make_parser(self) -> Parser:
-        """Return a new parser to test."""
         raise NotImplementedError
 
     def lines(self, drawn: Sequence[bytes | None]) -> list[bytes | None]:

@@ -47,7 +47,6 @@ class Connections(Generic[C]):
             _close(connection)
 
     def close(self) -> None:
-        """Close all idle connections."""
         with contextlib.suppress(queue.Empty):
             while True:
                 _close(self._idle.get_nowait()[1])

@@ -58,7 +58,6 @@ class OffsetStore(Protocol):
             Unreachable: the store does not answer now.
             NotUsable: an operator must act, for example because of credentials.
         """
-        ...
 
     def save(self, partition: Partition, offset: int, metadata: str) -> None:
         """
@@ -69,7 +68,6 @@ class OffsetStore(Protocol):
             CorruptOffset: the store holds something other than an offset; nothing changes.
             Transient: the offset may not have been stored.
         """
-        ...
 
     def reset(self, partition: Partition, offset: int, metadata: str) -> None:
         """
@@ -78,11 +76,9 @@ class OffsetStore(Protocol):
         Raises:
             Transient: the offset may not have been stored.
         """
-        ...
 
     def close(self) -> None:
         """Release connections."""
-        ...
 
 
 class TransactionalOffsetStore(OffsetStore, Protocol):
@@ -90,11 +86,9 @@ class TransactionalOffsetStore(OffsetStore, Protocol):
 
     def save_in_transaction(self, producer: Any, partition: Partition, offset: int, metadata: str) -> None:  # noqa: ANN401  # a client of Kafka, which only the store and its writer know
         """Store the next offset to read inside the producer's open transaction, whose epoch fences older owners."""
-        ...
 
     def save_beside(self, producer: Any, partition: Partition, offset: int) -> None:  # noqa: ANN401  # as above
         """Store an offset of another partition, so that the transaction's end marker reaches the group's offsets."""
-        ...
 
 
 def is_local(store: OffsetStore) -> bool:
@@ -130,7 +124,6 @@ class OffsetHistory(Protocol):
             most: how many entries at most.
             until: the latest time, in milliseconds since the epoch.
         """
-        ...
 
 
 def is_transactional(store: OffsetStore) -> TypeGuard[TransactionalOffsetStore]:

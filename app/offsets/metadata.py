@@ -92,12 +92,10 @@ class Counts:
 
     @property
     def dead_total(self) -> int:
-        """The number of dead letters."""
         return sum(self.dead.values())
 
     @property
     def filtered_total(self) -> int:
-        """The number of records that filters dropped."""
         return sum(self.filtered.values())
 
 

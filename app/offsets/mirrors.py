@@ -178,7 +178,6 @@ class Mirrors:
             self.put_all({partition: CommittedOffset(offset, metadata)})
 
     def put_all(self, offsets: Offsets) -> None:
-        """Queue offsets for all mirrors."""
         for mirror in self._mirrors if offsets else ():
             mirror.put(offsets)
 

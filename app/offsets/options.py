@@ -80,7 +80,6 @@ class Options:
             return ""
 
     def wrong(self, problem: str) -> None:
-        """Note a problem."""
         self._problems.append(problem)
 
     def raise_problems(self) -> None:

@@ -40,7 +40,6 @@ class Histogram:
 
     @classmethod
     def of(cls, seconds: float) -> Histogram:
-        """Return the histogram of a single time."""
         return cls(seconds, (0,) * place_of(seconds) + (1,))
 
     def __add__(self, other: Histogram) -> Histogram:

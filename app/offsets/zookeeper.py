@@ -134,7 +134,6 @@ class ZooKeeperOffsets:
         self._store(partition, offset, metadata, lambda *_: None)
 
     def close(self) -> None:
-        """End the session."""
         with self._lock:
             client, self._client = self._client, None
         if client is not None:
@@ -260,7 +259,6 @@ def _value(asked: Any) -> tuple[bytes, Any] | None:  # noqa: ANN401
 
 
 def _stored(path: str, node: tuple[bytes, Any] | None, child: tuple[bytes, Any] | None) -> Stored | None:
-    """Combine a node and its child."""
     if node is None:
         return None
     data, state = node

@@ -81,7 +81,6 @@ class Ground(NamedTuple):
 
 
 def look(config: Config, cluster: InspectedCluster) -> Ground:
-    """Ask a cluster."""
     facts = cluster.topics(topics_of(config))
     return Ground(cluster.size(), {name: each.partitions for name, each in facts.items()})
 

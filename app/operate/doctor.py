@@ -130,7 +130,6 @@ class Doctor:
 
     @property
     def parts(self) -> Sequence[tuple[str, Look]]:
-        """The parts of the examination, in order."""
         in_transactions = self._config.delivery_guarantee is Guarantee.EXACTLY_ONCE
         return [
             ("lag", self._lag),

@@ -70,7 +70,6 @@ class Reset:
 
 
 def resets(found: Collection[PartitionLag], target: Target, clients: Clients) -> list[Reset]:
-    """Return the new offset of each partition."""
     asked = [at.partition for at in found if target.goal is Goal.TIME and at.watermarks is not None]
     starts = clients.topics.offsets_at(asked, target.value) if asked else {}
     return [_reset(at, target, starts) for at in found]

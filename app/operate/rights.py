@@ -10,7 +10,6 @@ from app.driver.pause import GROUP
 
 
 def commands(config: Config, tools: KafkaTools) -> list[str]:
-    """Return the commands that grant the rights."""
     group = config.group_id
     return [
         tools.allow(["Read", "DescribeConfigs"], _named("topic", *config.source.topics)),

@@ -51,7 +51,6 @@ class Test(Protocol):
 
     def accepted(self, values: pa.BinaryArray) -> pa.BooleanArray:
         """Return the answer for each value; there are no nulls."""
-        ...
 
 
 class _OfDistinct:

@@ -46,11 +46,9 @@ class Format(Protocol):
     @property
     def reasons(self) -> Sequence[str]:
         """The reason codes of `split`."""
-        ...
 
     def split(self, line: bytes) -> Sequence[bytes]:
         """Return the fields of a line. Raises RefusedLine."""
-        ...
 
     def cells(self, lines: pa.BinaryArray) -> Cells: ...
 
