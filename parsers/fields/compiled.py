@@ -64,21 +64,18 @@ class Compiled:
         return _Work(source, cells, given)
 
     def _run(self, work: _Work) -> None:
-        source, cells, texts = work.input, work.cells, self._texts.ctypes.data
+        source, cells = work.input, work.cells
+        rules_and_results = (
+            self._texts.ctypes.data, self._shape, self._checks, self._pieces,
+            work.out.address, work.out_offsets.address, work.capacity,
+            work.rows, work.reject_rows, work.rejects, work.state,
+        )  # fmt: skip
         if cells is None:
             kernels.cleanse_marked(
-                source.values, source.offsets, source.validity, source.first, source.total,
-                texts, self._shape, self._checks, self._pieces,
-                work.out.address, work.out_offsets.address, work.capacity,
-                work.rows, work.reject_rows, work.rejects, work.state,
-            )  # fmt: skip
+                source.values, source.offsets, source.validity, source.first, source.total, *rules_and_results
+            )
         else:
-            kernels.cleanse_cells(
-                cells.spans, cells.found, work.given,
-                texts, self._shape, self._checks, self._pieces,
-                work.out.address, work.out_offsets.address, work.capacity,
-                work.rows, work.reject_rows, work.rejects, work.state,
-            )  # fmt: skip
+            kernels.cleanse_cells(cells.spans, cells.found, work.given, *rules_and_results)
         if work.written > _MAX_BYTES:
             msg = f"the output of one batch would be {work.written} bytes, more than 2 GiB: parse fewer lines at a time"
             raise OverflowError(msg)
