@@ -99,12 +99,8 @@ class Matched:
         self._used = used
         self._places = np.array([fields.index(name) for name in used], np.int64)
         self._automaton = automaton(pattern, used)
+        """What a kernel finds the groups with; without it, RE2 does."""
         self._smaller = _with_only(pattern, used)
-
-    @property
-    def is_one_pass(self) -> bool:
-        """Whether a kernel finds the groups, instead of RE2."""
-        return self._automaton is not None
 
     def split(self, line: bytes) -> Sequence[bytes]:
         found = pc.extract_regex(pa.array([line], pa.binary()), self._pattern)[0].as_py()
