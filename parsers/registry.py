@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from typing import cast
 
 from parsers.contract import Parser
-from parsers.descriptions import Description
 from parsers.errors import ParserOptionError, UnknownParser
 from parsers.plugins import Plugins
 
@@ -37,14 +36,7 @@ PARSERS = Plugins(
 )
 
 
-def names() -> list[str]:
-    """Return the names of all built-in and installed parsers, sorted."""
-    return PARSERS.names()
-
-
-def describe(name: str) -> Description:
-    """Return what the parser of that name reads, its options and an example. Raises UnknownParser as `load`."""
-    return PARSERS.describe(name)
+names, describe = PARSERS.names, PARSERS.describe
 
 
 def problems(name: str, options: Mapping[str, object]) -> list[tuple[str, str]]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from string import Formatter
 from types import MappingProxyType
-from typing import TypedDict
+from typing import Required, TypedDict
 
 from parsers.compiled.engine import Engine, choose
 from parsers.errors import ParserOptionError, hint, listed
@@ -94,13 +94,10 @@ def shown(value: bytes) -> str:
     return f"{quoted[:_SHOWN].removesuffix(quoted[0])}…{quoted[0]}"
 
 
-class _Required(TypedDict):
-    output: str | Sequence[str]
-
-
-class FieldOptions(_Required, total=False):
+class FieldOptions(TypedDict, total=False):
     """The options that all formats share; `parsers.fields.FieldParser` tells what they mean."""
 
+    output: Required[str | Sequence[str]]
     output_format: str
     output_separator: str
     checks: Mapping[str, object]
