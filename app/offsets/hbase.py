@@ -30,7 +30,6 @@ import happybase
 from Hbase_thrift import AlreadyExists, IllegalArgument, Mutation
 from Hbase_thrift import IOError as HBaseError
 from thriftpy2.thrift import TException
-from thriftpy2.transport import TTransportException
 
 from app.errors import NotAllowed, NotUsable, Transient, Unreachable
 from app.model import CommittedOffset, Partition, numbers_by_topic
@@ -183,10 +182,9 @@ class HBaseOffsets:
             raise self._meaning(error.message.decode(errors="replace"), doing) from error
         except IllegalArgument as error:
             raise NotUsable(f"HBase rejected the request while {doing}: {error}", "check the offset store") from error
-        except (TException, TTransportException, OSError, EOFError) as error:
-            raise Unreachable(
-                f"HBase's Thrift server at {self._where} is not responding while {doing}: {error}"
-            ) from error
+        except (TException, OSError, EOFError) as error:
+            cause = f"HBase's Thrift server at {self._where} is not responding while {doing}: {error}"
+            raise Unreachable(cause) from error
 
     def _make_table(self) -> None:
         """Create the table if it is missing; several processes may try at once."""
