@@ -80,27 +80,19 @@ def _reset(at: PartitionLag, target: Target, starts: Mapping[Partition, int | No
         return Reset(at, None, NO_ANSWER)
     if target.goal in (Goal.SHIFT, Goal.CURRENT) and at.offset is None:
         return Reset(at, None, NO_OFFSET)
-    wanted = _wanted(at, target, starts)
+    wanted = {
+        Goal.EARLIEST: at.watermarks.log_start,
+        Goal.LATEST: at.watermarks.last_stable,
+        Goal.CURRENT: at.offset,
+        Goal.OFFSET: target.value,
+        Goal.SHIFT: (at.offset or 0) + target.value,
+        Goal.TIME: starts.get(at.partition),
+    }[target.goal]
     if wanted is None:
         return Reset(at, at.watermarks.last_stable, "no record is that late, so it moves to the end")
     offset = min(max(wanted, at.watermarks.log_start), at.watermarks.high_watermark)
     side = "beginning" if wanted < offset else "end"
     return Reset(at, offset, "" if wanted == offset else f"{wanted} is out of range, so it moves to the {side}")
-
-
-def _wanted(at: PartitionLag, target: Target, starts: Mapping[Partition, int | None]) -> int | None:
-    assert at.watermarks is not None  # the caller has checked
-    match target.goal:
-        case Goal.EARLIEST:
-            return at.watermarks.log_start
-        case Goal.LATEST:
-            return at.watermarks.last_stable
-        case Goal.OFFSET:
-            return target.value
-        case Goal.TIME:
-            return starts[at.partition]
-    assert at.offset is not None  # the caller has checked
-    return at.offset + (target.value if target.goal is Goal.SHIFT else 0)
 
 
 def refuse_local(settings: Config, clients: Clients) -> None:
