@@ -58,7 +58,9 @@ class Plugins:
             arguments: what every plugin of this kind takes before its options.
         """
         factory = self._factory(name)
-        keywords = self._keywords(name, options)
+        if twice := _as_written(options)[1]:
+            raise self.wrong_option(f"{self.kind} {name}: {twice[0][1]}")
+        keywords = {_keyword(str(key)): value for key, value in options.items()}
         problems = [problem for _, problem in _problems(factory, keywords, len(arguments))]
         if problems:
             raise self.wrong_option(f"{self.kind} {name}: {listed(problems)}")
@@ -81,11 +83,9 @@ class Plugins:
         The option is empty if the problem is of none, or of one that is missing. A misspelt option is also judged by
         its value, as if it had the nearest name. Raises the error for an unknown name.
         """
-        factory, written = self._factory(name), dict[str, str]()
-        twice = [key for key in map(str, options) if written.setdefault(_keyword(key), key) != key]
-        found = [(key, _twice(_keyword(key), key)) for key in twice]
-        wrong = list(_problems(factory, dict.fromkeys(written), len(arguments)))
-        found += [(written.get(option, ""), problem) for option, problem in wrong]
+        factory, (written, twice) = self._factory(name), _as_written(options)
+        wrong = _problems(factory, dict.fromkeys(written), len(arguments))
+        found = twice + [(written.get(option, ""), problem) for option, problem in wrong]
         right = _spelt(factory, {_keyword(str(key)): value for key, value in options.items()}, len(arguments))
         if twice or any(True for _ in _problems(factory, right, len(arguments))):
             return found
@@ -122,15 +122,6 @@ class Plugins:
             msg = f"{self.kind} {name} is registered as {point.value}, which cannot be imported: {error}"
             raise self.unknown(msg) from error
 
-    def _keywords(self, name: str, options: Mapping[str, object]) -> dict[str, object]:
-        keywords: dict[str, object] = {}
-        for key, value in options.items():
-            keyword = _keyword(str(key))
-            if keyword in keywords:
-                raise self.wrong_option(f"{self.kind} {name}: {_twice(keyword, key)}")
-            keywords[keyword] = value
-        return keywords
-
 
 @cache
 def _registered(group: str, _path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
@@ -142,8 +133,11 @@ def _keyword(key: str) -> str:
     return key.replace(".", "_").replace("-", "_")
 
 
-def _twice(keyword: str, key: object) -> str:
-    return f"option {keyword} is given twice, once as {key!r}: remove one"
+def _as_written(options: Mapping[str, object]) -> tuple[dict[str, str], list[tuple[str, str]]]:
+    """Return each option as it is first written, and those that are given twice, with a sentence."""
+    written: dict[str, str] = {}
+    twice = [key for key in map(str, options) if written.setdefault(_keyword(key), key) != key]
+    return written, [(key, f"option {_keyword(key)} is given twice, once as {key!r}: remove one") for key in twice]
 
 
 def _named_first(problem: str) -> str:
