@@ -35,11 +35,6 @@ _STORES = Plugins(
 )
 
 
-def names() -> list[str]:
-    """Return the sorted names of all installed stores."""
-    return _STORES.names()
-
-
 def problems(store: Plugin, context: StoreContext) -> list[tuple[str, str]]:
     """Return everything wrong with a store's options: the option, or nothing, and a sentence without secrets."""
     found = _STORES.problems(store.name, store.options, OffsetStore, context)

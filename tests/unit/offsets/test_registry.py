@@ -10,7 +10,7 @@ import pytest
 from app.model import CommittedOffset, Partition, Plugin
 from app.offsets.contract import OffsetStore, StoreContext
 from app.offsets.failures import StoreOptionError, UnknownStore
-from app.offsets.registry import names, open_store
+from app.offsets.registry import _STORES, open_store
 from app.offsets.testing import OffsetStoreContract
 from tests.fakes import FakeKafka, FakeOffsets
 
@@ -21,7 +21,7 @@ def test_kafka_is_the_built_in_store() -> None:
     """The default store needs no registration and is transactional."""
     store = open_store(Plugin("kafka"), CONTEXT)
 
-    assert "kafka" in names()
+    assert "kafka" in _STORES.names()
     assert store.transactional
     store.close()
 
@@ -31,7 +31,7 @@ def test_a_package_adds_a_store_with_an_entry_point() -> None:
     """One file and one registration; options are keyword arguments, written with dots."""
     store = open_store(Plugin("dictionary", {"url": "somewhere"}), CONTEXT)
 
-    assert "dictionary" in names()
+    assert "dictionary" in _STORES.names()
     assert not store.transactional
     assert (CONTEXT, "somewhere") == (store.context, store.url)  # type: ignore[attr-defined]  # a third party's
 
