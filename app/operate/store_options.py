@@ -44,9 +44,9 @@ def _mirrors_fit(tree: Tree, store: str) -> Iterator[str]:
 
 def _unsuited(tree: Tree, place: Keys, mirror: Plugin, known: list[Plugin]) -> Iterator[str]:
     if is_local(registry.open_store(mirror, NOWHERE)):
-        yield f"{_shown(place)}: {mirror.name} stores nothing that a tool could read{_at(tree, place)}"
+        yield _said(tree, place, f"{mirror.name} stores nothing that a tool could read")
     if mirror in known:
-        yield f"{_shown(place)}: {mirror.name} already holds these offsets; list each store once{_at(tree, place)}"
+        yield _said(tree, place, f"{mirror.name} already holds these offsets; list each store once")
 
 
 def _problems(tree: Tree, place: Keys, store: Plugin) -> Iterator[str]:
@@ -54,11 +54,11 @@ def _problems(tree: Tree, place: Keys, store: Plugin) -> Iterator[str]:
     try:
         problems = registry.problems(store, NOWHERE)
     except UnknownStore as error:
-        yield f"{_shown((*place, 'name'))}: {error}{_at(tree, (*place, 'name'))}"
+        yield _said(tree, (*place, "name"), str(error))
         return
     for option, problem in problems:
         at = (*place, option) if option else place
-        yield f"{_shown(at)}: offset store {store.name}: {problem}{_at(tree, at)}"
+        yield _said(tree, at, f"offset store {store.name}: {problem}")
 
 
 def _store(tree: Tree, name: str) -> Plugin:
@@ -69,13 +69,11 @@ def _options(written: Mapping[Any, Any]) -> dict[str, object]:
     return {str(key): value for key, value in written.items() if key != "name"}
 
 
-def _shown(keys: Keys) -> str:
-    return "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys).removeprefix(".")
-
-
-def _at(tree: Tree, keys: Keys) -> str:
+def _said(tree: Tree, keys: Keys, problem: str) -> str:
+    """Return a problem with the keys that it is about, and where they are written."""
+    shown = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys).removeprefix(".")
     origin = origin_of(keys, tree.origins)
-    return f" ({origin})" if origin else ""
+    return f"{shown}: {problem} ({origin})" if origin else f"{shown}: {problem}"
 
 
 STORES_FIT = (
