@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from app.config import Config, Loaded, secret_texts, shown
+from app.config import Loaded, secret_texts, shown
 from app.errors import ConfigError
 from app.operate.doctor import Examination
 from app.secrets import without_secrets
@@ -27,22 +27,22 @@ def write(file: Path, loaded: Loaded, report: Examination, versions: Mapping[str
         opened = os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, PRIVATE), "wb")
         with opened, tarfile.open(fileobj=opened, mode="w:gz") as archive:
             for name, text in _contents(loaded, report, versions):
-                _add(archive, f"{FOLDER}/{name}", text.encode())
+                content = text.encode()
+                entry = tarfile.TarInfo(f"{FOLDER}/{name}")
+                entry.size, entry.mtime, entry.mode = len(content), int(time.time()), PRIVATE
+                archive.addfile(entry, io.BytesIO(content))
     except OSError as error:
         raise ConfigError((f"--bundle: {file}: {error.strerror}",)) from None
 
 
 def _contents(loaded: Loaded, report: Examination, versions: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Yield each file's name and text: the configuration, the report, the versions, and the facts of the parts."""
-    secrets = secret_texts(loaded.config)
-    yield "configuration.yaml", without_secrets(shown(replace(loaded, config=_without_samples(loaded.config))), secrets)
+    config, secrets = loaded.config, secret_texts(loaded.config)
+    parser = config.parser.model_copy(update={"samples": ()})  # they may be real records
+    cleared = replace(loaded, config=config.model_copy(update={"parser": parser}))
+    yield "configuration.yaml", without_secrets(shown(cleared), secrets)
     for name, value in {"report": report.as_json(), "versions": versions, **report.facts}.items():
         yield f"{name}.json", json.dumps(_without(value, secrets), indent=1, ensure_ascii=False)
-
-
-def _without_samples(config: Config) -> Config:
-    """Return the configuration without its samples, which may be real records."""
-    return config.model_copy(update={"parser": config.parser.model_copy(update={"samples": ()})})
 
 
 def _without(value: Any, secrets: list[str]) -> Any:  # noqa: ANN401  # JSON
@@ -55,9 +55,3 @@ def _without(value: Any, secrets: list[str]) -> Any:  # noqa: ANN401  # JSON
         case list() | tuple():
             return [_without(each, secrets) for each in value]
     return value
-
-
-def _add(archive: tarfile.TarFile, name: str, content: bytes) -> None:
-    entry = tarfile.TarInfo(name)
-    entry.size, entry.mtime, entry.mode = len(content), int(time.time()), PRIVATE
-    archive.addfile(entry, io.BytesIO(content))

@@ -159,11 +159,8 @@ class Doctor:
             found.append(Symptom(Severity.UNKNOWN, error.cause, part, error.cure))
         except Exception as error:  # noqa: BLE001  # not even a bug may hide the other parts
             found.append(Symptom(Severity.UNKNOWN, _bug(error), part, "report it, with the archive of --bundle"))
-        return Examined(part, note, [self._for_our_file(each) for each in found])
-
-    def _for_our_file(self, symptom: Symptom) -> Symptom:
-        file = self._loaded.file
-        return symptom if file is None else symptom._replace(cure=symptom.cure.replace(FILE, str(file)))
+        file = str(self._loaded.file or FILE)
+        return Examined(part, note, [each._replace(cure=each.cure.replace(FILE, file)) for each in found])
 
     def _lag(self, say: Say) -> str:
         found = measure(self._config, self._clients, self._with.first_records, time.time())
