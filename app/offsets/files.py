@@ -87,9 +87,8 @@ class FileOffsets:
                         refuse_to_go_back(partition, stored, offset)
                     self._folder.replace(path, _content(offset, metadata), file)
                     return
-            raise Unreachable(
-                f"other writers replaced {path} {TRIES} times in a row while storing the offset of {partition}"
-            )
+            again = f"other writers replaced {path} {TRIES} times in a row"
+            raise Unreachable(f"{again} while storing the offset of {partition}")
 
     def reset(self, partition: Partition, offset: int, metadata: str) -> None:
         path = self._path(partition)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from difflib import get_close_matches
 
 from parsers.contract import Parser
+from parsers.errors import nearest
 
 
 def doubts(asked: Collection[str], parser: Parser, others: Collection[str]) -> list[str]:
@@ -18,10 +18,9 @@ def doubts(asked: Collection[str], parser: Parser, others: Collection[str]) -> l
         others: the reasons that no parser gives.
     """
     known = dict.fromkeys([*getattr(parser, "reasons", ()), *others])
-    unknown = [each for each in asked if each not in known]
-    near = {each: get_close_matches(each, known, n=1) for each in unknown}
+    near = {each: nearest(each, known) for each in asked if each not in known}
     return [
-        f"--reason {each}: this configuration gives no such reason; did you mean {names[0]}?"
-        for each, names in near.items()
-        if names
+        f"--reason {each}: this configuration gives no such reason; did you mean {name}?"
+        for each, name in near.items()
+        if name
     ]
