@@ -12,7 +12,7 @@ from enum import StrEnum
 from itertools import chain
 from typing import Any, NamedTuple
 
-from app.model import CommittedOffset, Destination, Partition
+from app.model import CommittedOffset, Destination, Partition, Watermarks
 from app.operate.lag import PartitionLag
 from app.operate.reading import Span, span_between
 
@@ -117,15 +117,9 @@ def ranges(
     judged: dict[Partition, Range] = {}
     left_out: list[LeftOut] = []
     nowhere = all(at.offset is None for at in found)
-    for at in found:
-        unanswered = at.partition not in asked.begins or (asked.until is not None and at.partition not in asked.ends)
-        if at.watermarks is None or unanswered:
-            left_out.append(LeftOut(Why.NO_LEADER, at.partition, None))
-            continue
-        if at.is_of_another_log:
-            left_out.append(LeftOut(Why.OTHER_LOG, at.partition, None))
-            continue
-        wanted = span_between(at.watermarks, asked.begins.get(at.partition), asked.ends.get(at.partition))
+    answered = asked.begins.keys() if asked.until is None else asked.begins.keys() & asked.ends.keys()
+    for at, watermarks in _readable(found, answered, left_out):
+        wanted = span_between(watermarks, asked.begins.get(at.partition), asked.ends.get(at.partition))
         if at.offset is None:
             if wanted.begin < wanted.end or nowhere:
                 left_out.append(LeftOut(Why.NO_OFFSET, at.partition, wanted.length))
@@ -134,9 +128,22 @@ def ranges(
         left_out += leaves
         known_to = max(at.offset, later.get(at.partition, at.committed or CommittedOffset(0)).offset)
         known_to = known_to if asked.until is None else min(known_to, done.end + MARGIN)
-        known = Span(max(at.watermarks.log_start, done.begin - MARGIN), max(done.end, known_to))
+        known = Span(max(watermarks.log_start, done.begin - MARGIN), max(done.end, known_to))
         judged[at.partition] = Range([done], [known])
     return judged, left_out
+
+
+def _readable(
+    found: Iterable[PartitionLag], answered: Collection[Partition], left_out: list[LeftOut]
+) -> Iterator[tuple[PartitionLag, Watermarks]]:
+    """Yield the partitions whose log can be read, with its watermarks; add the others to `left_out`."""
+    for at in found:
+        if at.watermarks is None or at.partition not in answered:
+            left_out.append(LeftOut(Why.NO_LEADER, at.partition, None))
+        elif at.is_of_another_log:
+            left_out.append(LeftOut(Why.OTHER_LOG, at.partition, None))
+        else:
+            yield at, at.watermarks
 
 
 def _done(at: PartitionLag, wanted: Span, asked: Asked) -> tuple[Span, list[LeftOut]]:
@@ -171,17 +178,11 @@ def newest(
     """
     judged: dict[Partition, Range] = {}
     left_out: list[LeftOut] = []
-    for at in found:
-        if at.watermarks is None or at.partition not in begins:
-            left_out.append(LeftOut(Why.NO_LEADER, at.partition, None))
-            continue
-        if at.is_of_another_log:
-            left_out.append(LeftOut(Why.OTHER_LOG, at.partition, None))
-            continue
-        first, log_start = begins[at.partition], at.watermarks.log_start
+    for at, watermarks in _readable(found, begins.keys(), left_out):
+        first, log_start = begins[at.partition], watermarks.log_start
         if at.offset is None or first is None:
             continue
-        end = min(at.offset, at.watermarks.last_stable)
+        end = min(at.offset, watermarks.last_stable)
         begin = max(first, log_start, at.metadata.since, end - most)
         if begin < end:
             known_to = later.get(at.partition, CommittedOffset(end)).offset
