@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from app import config
 from app.cli.options import reports_errors
 
 
@@ -18,4 +19,5 @@ def demo(records: int, keep: bool, rate: int | None) -> int:  # noqa: FBT001  # 
         raise click.UsageError("--rate needs --keep")
     from app.demo.show import show
 
+    config.clear_environment()  # the shell's would win over the demo's file, and may name a cluster in production
     return show(records, keep=keep, rate=rate or 0)

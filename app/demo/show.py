@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import re
 import signal
 import sys
@@ -18,7 +17,6 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message,
 from rich.console import Console
 from rich.progress import Progress
 
-from app.config import ENV_PREFIX
 from app.demo import lines
 from app.demo.background import BackgroundVerification, DemoTopics
 from app.demo.board import Board
@@ -77,9 +75,7 @@ def _broker(folder: Path) -> Iterator[tuple[Broker, Path]]:
 
 
 def _winnow(log: Path, *arguments: str) -> ManagedProcess:
-    # The shell's configuration would win over the demo's file, and may name a cluster in production.
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(ENV_PREFIX)}
-    return ManagedProcess([sys.executable, "-m", "app.cli", *arguments], log, environment=environment)
+    return ManagedProcess([sys.executable, "-m", "app.cli", *arguments], log)
 
 
 def _configuration(folder: Path, bootstrap: str) -> Path:

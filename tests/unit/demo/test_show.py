@@ -9,8 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
+from app.cli import main
 from app.demo import show
 from app.demo.show import page_in
 
@@ -36,9 +38,13 @@ def test_the_service_of_the_demo_reads_only_its_file(tmp_path: Path, monkeypatch
     monkeypatch.setenv("WINNOW_KAFKA__BOOTSTRAP_SERVERS", "production:9092")
     log = tmp_path / "config.log"
 
-    with show._winnow(log, "config", "-c", str(show._configuration(tmp_path, "embedded:9092"))) as command:
-        assert 0 == command.wait(60)
+    def starts_one(*_: object, **__: object) -> int:
+        with show._winnow(log, "config", "-c", str(show._configuration(tmp_path, "embedded:9092"))) as command:
+            return command.wait(60)
 
+    monkeypatch.setattr(show, "show", starts_one)
+
+    assert 0 == CliRunner().invoke(main, ["demo"]).exit_code
     assert "bootstrap.servers: 'embedded:9092'" in log.read_text()
 
 
