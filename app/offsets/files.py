@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import json
 import os
 import time
@@ -39,6 +40,7 @@ READERS = 8  # files read concurrently
 TRIES = 5  # to replace a file that other writers keep replacing
 SECONDS = 4.0  # to wait for a connection, an answer or a lock
 LOOK_SECONDS = 0.01
+LONGEST_NAME = 255  # bytes, on usual disks and on HDFS
 
 
 class FileOffsets:
@@ -99,7 +101,7 @@ class FileOffsets:
         self._folder.close()
 
     def _path(self, partition: Partition) -> str:
-        return f"{quote(self._group, safe='')}/{partition.topic}/{partition.number}"
+        return f"{_folder_of(self._group)}/{partition.topic}/{partition.number}"
 
     @contextlib.contextmanager
     def _asking(self, doing: str) -> Iterator[None]:
@@ -122,6 +124,14 @@ class FileOffsets:
     def _said(self, error: Exception) -> str:
         """Return an error's text without secrets: a query may hold a token."""
         return without_secrets(str(error), self._secrets)
+
+
+def _folder_of(group: str) -> str:
+    """Return the name of a group's folder. Kafka allows groups that lead out of a folder, or that no disk can name."""
+    name = quote(group, safe="")
+    if name in (".", ".."):
+        return name.replace(".", "%2E")
+    return name if len(name) <= LONGEST_NAME else f"{name[:150]}~{hashlib.sha256(group.encode()).hexdigest()}"
 
 
 def _content(offset: int, metadata: str) -> bytes:

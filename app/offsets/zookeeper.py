@@ -104,6 +104,7 @@ class ZooKeeperOffsets:
         self._hosts = options.text("hosts", hosts)
         self._at_start = options.choice("position", position, ("end", "start")) == "start"
         group = context.group.replace("%", "%25").replace("/", "%2F")
+        group = group.replace(".", "%2E") if group in (".", "..") else group  # in a path, ZooKeeper refuses both
         above = f"/{options.text('namespace', namespace).strip('/')}" if namespace else ""
         if root is None:
             self._folder = above + OFFSETS.format(group=group)

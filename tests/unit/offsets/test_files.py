@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from contextlib import closing
+from pathlib import Path
 
 import fsspec.registry  # noqa: F401  # what a test may have loaded already is forgotten there
 import pytest
 
-from app.model import Plugin
+from app.model import CommittedOffset, Partition, Plugin
 from app.offsets.contract import StoreContext
 from app.offsets.failures import StoreOptionError
 from app.offsets.registry import open_store
@@ -29,6 +31,42 @@ def test_wrong_options_are_refused(options: dict[str, object], problem: str) -> 
         open_store(Plugin("files", options), StoreContext("group", {}))
 
     assert problem in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("group", "name"),
+    [
+        ("idc-cleansing", "idc-cleansing"),
+        ("team/idc v1.2", "team%2Fidc%20v1.2"),
+        ("...", "..."),
+        (".", "%2E"),
+        ("..", "%2E%2E"),
+        ("g" * 255, "g" * 255),
+    ],
+)
+def test_the_folder_of_a_group(group: str, name: str, tmp_path: Path) -> None:
+    """It is below the configured one, whatever Kafka allows as a group."""
+    folder = tmp_path / "offsets"
+    folder.mkdir()
+    with closing(open_store(Plugin("files", {"url": f"file://{folder}"}), StoreContext(group, {}))) as store:
+        store.save(Partition("raw", 0), 42, "")
+
+    assert [folder] == list(tmp_path.iterdir())
+    assert [name] == [each.name for each in folder.iterdir()]
+    assert (folder / name / "raw/0").is_file()
+
+
+def test_groups_that_no_disk_can_name(tmp_path: Path) -> None:
+    """Escaped, even a short name in Chinese is long; two that begin alike have folders of their own."""
+    groups = {f"{'清洗' * 20}-{number}": number for number in (1, 2)}
+    context = {group: StoreContext(group, {}) for group in groups}
+    stores = {each: open_store(Plugin("files", {"url": f"file://{tmp_path}"}), context[each]) for each in groups}
+    for group, store in stores.items():
+        store.save(Partition("raw", 0), groups[group], "")
+
+    found = {each: store.load([Partition("raw", 0)], stable=True) for each, store in stores.items()}
+
+    assert {group: {Partition("raw", 0): CommittedOffset(number, "")} for group, number in groups.items()} == found
 
 
 def test_the_client_of_s3_is_an_extra_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

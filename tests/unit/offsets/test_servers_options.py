@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from kazoo.protocol.paths import normpath
 
-from app.model import Plugin
+from app.model import Partition, Plugin
 from app.offsets.contract import StoreContext
 from app.offsets.failures import StoreOptionError
 from app.offsets.registry import open_store
+from app.offsets.zookeeper import ZooKeeperOffsets
 
 MYSQL = {"host": "h", "user": "u", "database": "d"}
 
@@ -45,3 +47,11 @@ def test_wrong_options(name: str, options: dict[str, object], problem: str) -> N
     """A mistake is found before anything connects."""
     with pytest.raises(StoreOptionError, match=problem):
         open_store(Plugin(name, options), StoreContext("group", {}))
+
+
+@pytest.mark.parametrize(("group", "node"), [("a/b", "a%2Fb"), (".", "%2E"), ("..", "%2E%2E"), ("...", "...")])
+def test_zookeeper_takes_the_path_of_any_group(group: str, node: str) -> None:
+    """Kafka allows groups that are no name of a node."""
+    path = ZooKeeperOffsets(StoreContext(group, {}), hosts="a")._path(Partition("raw", 0))
+
+    assert f"/consumers/{node}/offsets/raw/0" == normpath(path)
