@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 
 from app import config
 from app.cli.options import clients, configuration, overrides, parser_of, read, reports_errors
-from app.cli.tables import as_json
+from app.cli.tables import as_json, print_json
 from app.errors import ConfigError, WinnowError
 from app.executor.parse import parse
 from app.operate import samples
@@ -40,7 +40,10 @@ def check(file: Path | None, assignments: tuple[str, ...], connect: bool, as_jso
         report.problems = error.problems
         raise
     finally:
-        click.echo(report.as_json() if as_json else str(report), nl=as_json)
+        if as_json:
+            print_json(report.as_json())
+        else:
+            click.echo(str(report), nl=False)
 
 
 @dataclass(slots=True)
@@ -63,12 +66,12 @@ class Report:
     def __str__(self) -> str:
         return "".join(f"{each}\n" for each in self.lines)
 
-    def as_json(self) -> str:
+    def as_json(self) -> dict[str, Any]:
         """Return the report as one JSON object; only a wrong configuration has problems."""
         values = [each._asdict() for each in config.values(self.loaded)] if self.loaded else []
         findings = [{"state": state, "what": what} for state, what in self.findings]
         found = {"problems": self.problems, "values": values, "clients": self.clients, "findings": findings}
-        return json.dumps({"version": 1} | found, ensure_ascii=False)
+        return {"version": 1} | found
 
 
 def _check(report: Report, loaded: config.Loaded, *, connect: bool) -> int:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
 from app import config
 from app.cli.options import configuration, overrides, reports_errors
-from app.cli.tables import as_json
+from app.cli.tables import as_json, print_json
 
 
 @click.command("config", epilog="Example: winnow config --set round.interval=5s")
@@ -21,12 +20,12 @@ from app.cli.tables import as_json
 def show_config(file: Path | None, assignments: tuple[str, ...], schema: bool, as_json: bool) -> int:  # noqa: FBT001  # click's flags
     """Show each value and its origin. The origin is a file and line, a variable or an option; secrets are masked."""
     if schema:
-        click.echo(json.dumps(config.schema(), indent=2, ensure_ascii=False))
+        print_json(config.schema(), indent=2)
         return 0
     loaded = config.read(file, assignments)
     if as_json:
         values = [each._asdict() for each in config.values(loaded)]
-        click.echo(json.dumps({"version": 1, "values": values}, ensure_ascii=False))
+        print_json({"version": 1, "values": values})
     else:
         click.echo(config.shown(loaded), nl=False)
     return 0

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
 from pathlib import Path
 
 import click
 
 from app.cli.options import clients, configuration, overrides, parser_of, read, reports_errors, status_page
-from app.cli.tables import as_json, progress
+from app.cli.tables import as_json, print_json, progress
 from app.config import Loaded
 from app.executor.parse import parse
 from app.operate import bundle as bundles
@@ -47,7 +46,10 @@ def doctor(file: Path | None, assignments: tuple[str, ...], url: str, bundle: Pa
     patient = Doctor(loaded, _instruments(loaded), url)
     with progress("examining", len(patient.parts), "parts") as advance:
         report = patient.examine(advance)
-    click.echo(json.dumps(report.as_json(), ensure_ascii=False) if as_json else "\n".join(_lines(report)))
+    if as_json:
+        print_json(report.as_json())
+    else:
+        click.echo("\n".join(_lines(report)))
     if bundle is not None:
         bundles.write(bundle, loaded, report, versions(loaded.config))
         click.echo(f"{bundle} holds the report; look at it before you send it", err=True)

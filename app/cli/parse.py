@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections import Counter
 from pathlib import Path
@@ -14,6 +13,7 @@ from rich.console import Console
 from app import config
 from app.cli.layout import View, fitted
 from app.cli.options import configuration, overrides, parser_of, reports_errors
+from app.cli.tables import print_json
 from app.operate.parser_options import PARSER_FITS
 from parsers.contract import Parser, Reject
 from parsers.streams import cleanse, outcomes
@@ -73,7 +73,7 @@ def _print(number: int, outcome: bytes | Reject, *, err: bool = False) -> None:
         found = {"reason": outcome.reason, "detail": outcome.detail}
     else:
         found = {"output": outcome.decode(errors="backslashreplace")}
-    click.echo(json.dumps({"line": number} | found, ensure_ascii=False), err=err)
+    print_json({"line": number} | found, err=err)
 
 
 class _First(NamedTuple):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from textwrap import TextWrapper, indent
 
 import click
 
 from app.cli.options import reports_errors
-from app.cli.tables import as_json, width
+from app.cli.tables import as_json, print_json, width
 from app.errors import built
 from app.operate.catalogue import ParserEntry, catalogue
 
@@ -22,7 +21,7 @@ def parsers(name: str | None, as_json: bool) -> int:  # noqa: FBT001  # click's 
     """List the parsers with their options and an example each. With NAME, show only that one."""
     found = built("NAME", lambda: catalogue(name))
     if as_json:
-        click.echo(json.dumps({"version": 1, "parsers": [each.as_json() for each in found]}, ensure_ascii=False))
+        print_json({"version": 1, "parsers": [each.as_json() for each in found]})
     else:
         click.echo("\n\n".join("\n".join(_lines(each, width())) for each in found))
     return 0

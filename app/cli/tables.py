@@ -43,9 +43,15 @@ def has_screen(*, as_json: bool) -> bool:
     return not as_json and _console().is_terminal
 
 
+def print_json(value: object, *, indent: int | None = None, err: bool = False) -> None:
+    """Print JSON in UTF-8, which JSON is by definition, whatever the encoding of the stream is."""
+    text = json.dumps(value, indent=indent, ensure_ascii=False)
+    click.echo(text.encode(errors="backslashreplace"), err=err)  # a lone surrogate becomes its escape in JSON
+
+
 def show(view: View, *, as_json: bool) -> int:
     if as_json:
-        click.echo(json.dumps(view.value, ensure_ascii=False))
+        print_json(view.value)
     else:
         console = _console()
         for line in fitted(view, console.width).lines:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from functools import partial
 from itertools import islice
@@ -12,7 +11,7 @@ from typing import Any
 import click
 
 from app.cli.options import DURATION, TimeParam, clients, configured, parser_of, reasons_of, topics
-from app.cli.tables import as_json
+from app.cli.tables import as_json, print_json
 from app.config import Config
 from app.driver.clients import Clients
 from app.errors import built
@@ -85,7 +84,10 @@ def tap(
     shown = (pair for batch in sampled for pair in pairs(batch, partial(parse, parser), wanted))
     try:
         for pair in islice(shown, limit):
-            click.echo(json.dumps(pair.as_json(), ensure_ascii=False) if as_json else str(pair))
+            if as_json:
+                print_json(pair.as_json())
+            else:
+                click.echo(str(pair))
     except KeyboardInterrupt:
         return 0
     finally:

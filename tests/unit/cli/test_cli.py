@@ -431,6 +431,22 @@ class TestConfig:
         assert "group.id" in json.loads(done.stdout)["properties"]
 
 
+@pytest.mark.parametrize("charset", ["latin-1", "iso8859-2"])
+def test_json_is_utf_8_whatever_the_terminal_takes(charset: str, tmp_path: Path) -> None:
+    """A character that the terminal's encoding lacks, or has as another byte, is no reason for broken JSON."""
+    strange, runner = "ä清😀", CliRunner(charset=charset)
+    parser = {"name": "delimited", "fields": ["a"], "separator": ",", "output": "{a}"}
+    options = ["-c", str(file_of(GOOD | {"parser": parser}, tmp_path)), "--set", f"group.id={strange}", "--json"]
+
+    listed, checked = (runner.invoke(main, [command, *options]) for command in ("config", "check"))
+    parsed = runner.invoke(main, ["parse", *options], input=strange.encode())
+
+    for done in (listed, checked):
+        values = {each["key"]: each["value"] for each in json.loads(done.stdout_bytes)["values"]}
+        assert strange == values["group.id"]
+    assert {"line": 1, "output": strange} == json.loads(parsed.stdout_bytes)
+
+
 @pytest.mark.parametrize(
     "arguments", [["run", "--nonsense"], ["frobnicate"], ["parse", "/no/such/file"], ["demo", "--rate", "5"]]
 )
