@@ -13,7 +13,7 @@ Whatever asks Kafka or an offset store may raise Unreachable and NotUsable. Docs
     │   ├── Superseded           a later run of the service works for the group and continues
     │   ├── ServiceRuns          the command needs the service to be stopped, but it is running
     │   └── SparkFailed          Spark could not start, or lost every round
-    ├── Unreachable          Kafka does not answer: the service retries with a back-off and logs it every minute
+    ├── Unreachable          Kafka does not answer, or files of its clients do not fit: retried, and logged every minute
     ├── NotFollowed          a running service did not do in time what a command asked of it     exit 1
     ├── AccountingError      in ≠ out + dead letters: a bug; the service stops                    exit 1
     └── PartitionError       one source partition; the others continue

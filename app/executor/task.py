@@ -28,7 +28,7 @@ from app.executor.lane.states import Blocking, Closed, Ended, Opened, Ready, Sta
 from app.executor.pacing import LEAST, Pacing
 from app.executor.parse import REFUSED
 from app.executor.stopwatch import Stopwatch
-from app.model import Assignment, CommittedOffset, Outcome, Partition, Receipt
+from app.model import Assignment, CommittedOffset, OffsetRange, Outcome, Partition, Receipt
 from app.records import Chunk
 from app.runtime import REAL, Runtime
 from app.watchdog import Watchdog
@@ -59,26 +59,34 @@ def run(
         Watchdog() as watchdog,
         _no_garbage_collection(),
         parsing(parser, assignment, watchdog) as parse,
-        Task(assignment, clients, runtime, watchdog) as task,
     ):
         cleanser = Cleanser(assignment.config, parser, parse, ids, _clocks(assignment, runtime))
-        task.open()
-        stopwatch = task.stopwatch
-        stopwatch.start()
-        deadline = runtime.monotonic() + seconds  # opening hundreds of partitions must leave time for records
-        while task.working and runtime.monotonic() < deadline:
-            watchdog.feed()
-            chunk = task.poll()
-            stopwatch.waited()
-            if chunk is not None:
-                cleansed = cleanser.cleanse(chunk)
-                stopwatch.parsed()
-                task.deliver(cleansed, cleanser)
-                task.read_again(chunk.partitions_from(len(cleansed.chunk)))
-                stopwatch.produced()
-            task.keep_up(catching_up=chunk is not None and chunk.full)
-            stopwatch.kept_up()
-        return task.finish()
+        try:
+            task = Task(assignment, clients, runtime, watchdog)
+        except Unreachable as error:  # the next round tries again
+            return [_not_begun(each, error) for each in assignment.ranges]
+        with task:
+            task.open()
+            stopwatch = task.stopwatch
+            stopwatch.start()
+            deadline = runtime.monotonic() + seconds  # opening hundreds of partitions must leave time for records
+            while task.working and runtime.monotonic() < deadline:
+                watchdog.feed()
+                chunk = task.poll()
+                stopwatch.waited()
+                if chunk is not None:
+                    cleansed = cleanser.cleanse(chunk)
+                    stopwatch.parsed()
+                    task.deliver(cleansed, cleanser)
+                    task.read_again(chunk.partitions_from(len(cleansed.chunk)))
+                    stopwatch.produced()
+                task.keep_up(catching_up=chunk is not None and chunk.full)
+                stopwatch.kept_up()
+            return task.finish()
+
+
+def _not_begun(planned: OffsetRange, error: Unreachable) -> Receipt:
+    return Receipt(planned.partition, planned.start, planned.start, outcome=Outcome.FAILED, error=str(error))
 
 
 def _clocks(assignment: Assignment, runtime: Runtime) -> Sequence[Callable[[], float]]:

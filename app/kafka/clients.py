@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Self
+from typing import Any, Self
 
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 
 from app.errors import NotUsable
 from app.kafka import settings
@@ -14,6 +15,7 @@ from app.kafka.acknowledged import AcknowledgedWriter
 from app.kafka.backend import Backend, best_backend
 from app.kafka.consumer import TaskConsumer
 from app.kafka.delivery import FlushedDelivery, MakeClient
+from app.kafka.failures import KAFKA, SINK, of_cluster
 from app.kafka.fence import KafkaFence, interrupt
 from app.kafka.hanging import HangingTransactions
 from app.kafka.sender import Targets
@@ -47,6 +49,7 @@ class TaskClients:
         in_use: bool = False,
     ) -> None:
         self._config = config
+        self._sink = SINK if config.placeholder else KAFKA
         self._lanes = max(1, len(ranges))
         self._planned = {
             each.partition: CommittedOffset(each.committed, each.metadata)
@@ -68,12 +71,14 @@ class TaskClients:
         self._hanging.close()
 
     def consumer(self) -> TaskConsumer:
-        return self._backend.consumer(self._config)
+        with _making_a_client(KAFKA):
+            return self._backend.consumer(self._config)
 
     def offsets(self) -> OffsetStore:
         config = self._config
         context = StoreContext(config.group, config.output_kafka, self._planned, config.placeholder)
-        return registry.open_store(config.offset_store, context)
+        with _making_a_client(self._sink):
+            return registry.open_store(config.offset_store, context)
 
     def writer(self, partition: Partition, offsets: OffsetStore) -> TransactionalWriter | AcknowledgedWriter:
         """Return the writer of one source partition."""
@@ -116,4 +121,17 @@ class TaskClients:
 
     def _maker(self, configured: settings.Settings) -> MakeClient:
         """Return a function that makes a producer with these settings plus those for its delivery reports."""
-        return lambda own: self._producer(configured | own, logger=settings.SILENT)
+
+        def make(own: dict[str, Any]) -> Producer:
+            with _making_a_client(self._sink):
+                return self._producer(configured | own, logger=settings.SILENT)
+
+        return make
+
+
+@contextlib.contextmanager
+def _making_a_client(cluster: str) -> Iterator[None]:
+    try:
+        yield
+    except KafkaException as error:
+        raise of_cluster(error, "making a client", cluster=cluster) from error

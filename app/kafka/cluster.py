@@ -59,8 +59,8 @@ class KafkaCluster:
         log = logging.Logger("winnow.librdkafka.features", logging.DEBUG)  # noqa: LOG001  # must not reach any handler
         log.addHandler(kept := BufferingHandler(MOST_LINES))
         configured: dict[str, Any] = settings.common(self._kafka) | {"debug": "feature", "log_level": 7}
-        client = AdminClient(configured, logger=log)
         try:
+            client = AdminClient(configured, logger=log)
             client.list_topics(OFFSETS_TOPIC, ANSWER_SECONDS)
         except KafkaException as error:
             raise self._connection.failure(error, "asking for the brokers' versions") from error

@@ -135,6 +135,9 @@ NO_ANSWER = frozenset(
         KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
     }
 )
+# How confluent-kafka begins if librdkafka makes no client. The service has checked its settings at the start, so a file
+# that they name has changed: perhaps a certificate was replaced, and its key will be in a moment.
+NO_CLIENT = "Failed to create "
 CURES = {
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: f"grant the right that {CHECK} names",
     KafkaError.INVALID_TRANSACTION_TIMEOUT: (
@@ -208,6 +211,9 @@ def of_cluster(
         usual = f"check the credentials, certificates and ACLs under `{section}`"
         cure = CURES.get(error.code()) or _of_login(error.str(), section) or usual
         return NotAllowed(f"{cluster} denied access while {text}", cure)
+    if error.code() in MISCONFIGURED and error.str().startswith(NO_CLIENT):
+        cure = f"correct the files that `{section}` names; a running service tries again until they match"
+        return Unreachable(f"{cluster} cannot be reached while {text}", cure)
     if error.code() in MISCONFIGURED:
         cure = CURES.get(error.code(), f"check the settings under `{section}`")
         return NotUsable(f"{cluster} rejected the request while {text}", cure)

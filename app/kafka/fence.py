@@ -9,7 +9,7 @@ from itertools import compress
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from app.cures import KafkaTools, own_ids
-from app.errors import NotUsable, WinnowError
+from app.errors import NotUsable, Unreachable, WinnowError
 from app.kafka import settings
 from app.kafka.admin import AdminConnection
 from app.kafka.consumer import CONTROL_SECONDS
@@ -123,6 +123,8 @@ class KafkaFence:
         """Return the producer that has fenced a partition's owners; None if Kafka does not respond."""
         try:
             return self._open(partition)
+        except Unreachable:
+            return None
         except KafkaException as error:
             doing = f"opening a transactional producer for {partition}"
             failure = of_cluster(error, doing, cluster=self._cluster)

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 
-from app.errors import NotUsable
+from app.errors import Unreachable
 from app.kafka.properties import DEFAULT_COMPRESSION, LARGEST_BATCH, is_secret_file, largest_record, value_name
 from app.model import Partition, TaskConfig, transactional_id
 
@@ -59,7 +59,7 @@ def common(kafka: Mapping[str, str]) -> Settings:
     Return the settings of every client: the user's, with each `NAME.file` replaced by NAME and the file's content.
 
     Raises:
-        NotUsable: the file of a secret cannot be read, or is not text.
+        Unreachable: the file of a secret cannot be read, or is not text; perhaps it is being replaced.
     """
     return QUIET | PROMPT | {"client.id": "winnow"} | dict(map(_read, kafka.items())) | NO_NEW_TOPICS
 
@@ -72,10 +72,10 @@ def _read(item: tuple[str, str]) -> tuple[str, str]:
         return value_name(key), Path(value).read_text(encoding="utf-8").rstrip("\r\n")
     except OSError as error:
         msg = f"kafka.{key}: cannot read {value} ({error.strerror})"
-        raise NotUsable(msg, "mount the secret on the driver and on all executors") from None
+        raise Unreachable(msg, "mount the secret on the driver and on all executors") from None
     except UnicodeDecodeError:
         msg = f"kafka.{key}: {value} is not UTF-8 text"
-        raise NotUsable(msg, "store it as text; librdkafka reads binary files through `NAME.location`") from None
+        raise Unreachable(msg, "store it as text; librdkafka reads binary files through `NAME.location`") from None
 
 
 def reader(kafka: Mapping[str, str], group: str) -> Settings:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, KafkaException, Producer
 
-from app.errors import NotUsable
+from app.errors import Unreachable
 from app.kafka import settings
 from app.kafka.failures import error_of
 from app.kafka.properties import BROKERS, LARGEST_BATCH, is_secret_file, value_name
@@ -67,7 +67,7 @@ def _trial(
             else settings.producer(config)
         )
         reader = settings.consumer(config)
-    except NotUsable as error:
+    except Unreachable as error:
         return {}, {"": Refusal("", str(error))}
     values = {name: str(written[_librdkafkas(name)]) for name in kafka}
     singly: dict[str, Refusal] = {}

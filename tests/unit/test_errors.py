@@ -147,6 +147,19 @@ def test_the_service_waits_for_an_outage_but_not_for_a_refusal(code: int, kind: 
     assert 3 == error.exit_code
 
 
+def test_the_service_waits_for_files_of_its_clients() -> None:
+    """A certificate and its key are replaced one after the other, and for a moment they do not match."""
+    said = "ssl.key.location failed: error:05800074:x509 certificate routines::key values mismatch"
+    refused = KafkaError(KafkaError._INVALID_ARG, f"Failed to create admin client: {said}")
+
+    error = failures.of_cluster(refused, "making a client", cluster=failures.SINK)
+
+    assert Unreachable is type(error)
+    assert said in error.cause
+    assert "the files that `sink.kafka` names" in error.cure
+    assert NotUsable is type(failures.of_cluster(KafkaError(KafkaError._INVALID_ARG, "no such topic"), "testing"))
+
+
 @pytest.mark.parametrize(
     ("error", "connection", "kind"),
     [

@@ -19,6 +19,7 @@ from app.errors import (
     TooManyDeadLetters,
     Transient,
     Truncated,
+    Unreachable,
 )
 from app.executor.clients import SourceConsumer
 from app.executor.lane.ledger import LAST_BACKOFF, Ledger
@@ -65,7 +66,7 @@ class Lane:
         """Run a call in its thread and enter the state that it leads to; return whether it succeeded."""
         held = self.state
         try:
-            after, succeeded = call(), True
+            after, succeeded = self._called(call), True
         except PartitionError as error:
             after, succeeded = (held if self.outcome else _after(error, held, clock())), False
         if isinstance(self.state, Ended):  # perhaps abandoned in the meantime
@@ -75,6 +76,12 @@ class Lane:
         if isinstance(self.state, Closed | Ended):
             self.state.discard()
         return succeeded
+
+    def _called(self, call: Blocking) -> State:
+        try:
+            return call()
+        except Unreachable as error:  # no client can be made now
+            raise Transient(self.partition, str(error)) from error
 
     def give_up(self, error: PartitionError, now: float) -> None:
         """Drop uncommitted work after an error, then either retry after a back-off or end the lane."""

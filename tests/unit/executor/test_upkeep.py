@@ -246,6 +246,36 @@ def test_a_start_that_cannot_be_read_is_trouble_like_any_other(error: Exception)
     assert {each: [cleansed(n) for n in range(3)] for each in (A, B)} == observed.kafka.sink
 
 
+def test_a_lane_without_a_producer_tries_again() -> None:
+    """A certificate may not match its key yet. The other lane goes on with the producer that it has."""
+    observed = ObservedTask(records=3)
+    failures = [Unreachable("no client"), Unreachable("no client")]
+
+    def change(_writer: FakeTransaction, partition: Partition) -> None:
+        if partition == A and failures:
+            raise failures.pop()
+
+    observed.change = change
+    first, second = observed.run(20.0)
+
+    assert (2, f"{A}: no client") == (first.reopened, first.error)
+    assert 0 == second.reopened
+    assert {each: [cleansed(n) for n in range(3)] for each in (A, B)} == observed.kafka.sink
+
+
+def test_a_task_without_a_consumer_reports_why() -> None:
+    """It does nothing, and no worker is lost: the next round tries again."""
+
+    def none(_: FakeClients) -> FakeConsumer:
+        raise Unreachable("no client", "replace its key")
+
+    receipts = ObservedTask(records=3, consumers=none).run(20.0)
+
+    assert [
+        Receipt(each, 0, 0, outcome=Outcome.FAILED, error="no client: replace its key") for each in (A, B)
+    ] == receipts
+
+
 def test_a_task_waits_for_stable_offsets() -> None:
     """An earlier owner's transaction may be about to move them (KIP-447), also when a lane reopens."""
     observed = ObservedTask(Mishap(Point.AFTER_SEND, Trouble.TRANSIENT), records=3)

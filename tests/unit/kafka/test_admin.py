@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
+from pathlib import Path
+from shutil import copyfile
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
@@ -10,6 +12,7 @@ from confluent_kafka import KafkaError, KafkaException
 from app.errors import NotAllowed, Unreachable
 from app.kafka import admin
 from app.kafka.admin import AdminConnection
+from tests.integration.certificates import Authority
 
 NOBODY = {"bootstrap.servers": "127.0.0.1:1"}
 TIMED_OUT = KafkaError(KafkaError._TIMED_OUT)
@@ -45,3 +48,22 @@ def test_a_refused_client_does_not_wait_for_an_answer(monkeypatch: pytest.Monkey
 
     with pytest.raises(KafkaException, match="wrong password"):
         connection.wait(Future())
+
+
+def test_a_key_that_does_not_match_yet_is_tried_again(tmp_path: Path) -> None:
+    """A certificate and its key are two files, and one of them is replaced first; the old client may still work."""
+    authority, key = Authority(tmp_path, "ca"), tmp_path / "key.pem"
+    certificate = authority.sign("winnow")
+    copyfile(certificate, key)
+    files = {"ssl.certificate.location": str(certificate), "ssl.key.location": str(key)}
+    connection = AdminConnection(NOBODY | {"security.protocol": "ssl"} | files)
+    client = connection.client
+
+    authority.sign("winnow")
+    with pytest.raises(Unreachable, match="key values mismatch"):
+        connection.failure(TIMED_OUT, "testing")
+    assert client is connection.client
+
+    copyfile(certificate, key)
+    connection.failure(TIMED_OUT, "testing")
+    assert client is not connection.client

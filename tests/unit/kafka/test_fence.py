@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import count
+from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
@@ -105,3 +106,10 @@ def test_those_behind_a_few_that_are_not_reached_are_fenced(monkeypatch: pytest.
     fenced = KafkaFence({"bootstrap.servers": "127.0.0.1:1"}, "g", 60, "dead").fence(partitions)
 
     assert 100 - (FENCES_AT_ONCE - 1) == len(reached) == len(fenced)
+
+
+def test_a_secret_that_is_being_replaced_is_an_outage(tmp_path: Path) -> None:
+    """The partition's next owner fences instead; the service goes on."""
+    kafka = {"bootstrap.servers": "nowhere:9092", "sasl.password.file": str(tmp_path / "none")}
+
+    assert set() == KafkaFence(kafka, "group", 60.0, "clean").fence([Partition("raw", 0)])

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from app.errors import NotUsable
+from app.errors import Unreachable
 from app.kafka import settings
 from app.kafka.properties import compression, largest_record
 from app.kafka.writers import SENT_AGAIN_SECONDS
@@ -52,7 +52,7 @@ def test_a_secret_that_is_not_text_is_named(tmp_path: Path) -> None:
     secret = tmp_path / "password"
     secret.write_bytes(b"hunter2\xff\xfe")
 
-    with pytest.raises(NotUsable, match=r"^kafka\.sasl\.password\.file: .* is not UTF-8 text: ") as caught:
+    with pytest.raises(Unreachable, match=r"^kafka\.sasl\.password\.file: .* is not UTF-8 text: ") as caught:
         settings.common({"sasl.password.file": str(secret)})
 
     assert "hunter2" not in str(caught.value)
