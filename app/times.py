@@ -59,8 +59,7 @@ def _since_the_epoch(text: str) -> int:
     found = int(text)
     if found and (found not in _MILLISECONDS or found in _MINUTES):
         year = 1970 + found // _YEAR
-        msg = f"{text} milliseconds after the epoch is in {year}: write 2026-11-22, or milliseconds"
-        raise ValueError(msg)
+        raise ValueError(f"{text} milliseconds after the epoch is in {year}: write 2026-11-22, or milliseconds")
     return found
 
 
@@ -87,6 +86,5 @@ def seconds_of(text: str) -> float:
         return sum(float(part or 0) * _UNITS[unit] for part, unit in zip(found.groups(), "dhms", strict=True))
     parts = list(_PART.finditer(text))
     if not parts or "".join(part[0] for part in parts) != text or any(part[2] not in _UNITS for part in parts):
-        msg = f"{text!r} is not a duration: write 90s, 10m, 1h or 2 days"
-        raise ValueError(msg)
+        raise ValueError(f"{text!r} is not a duration: write 90s, 10m, 1h or 2 days")
     return sum(float(part[1]) * _UNITS[part[2]] for part in parts)

@@ -23,15 +23,13 @@ def _regular_expression(pattern: str | None) -> str | None:
     try:
         re.compile(pattern or "")
     except re.error as error:
-        msg = f"is not a regular expression ({error})"
-        raise ValueError(msg) from None
+        raise ValueError(f"is not a regular expression ({error})") from None
     return pattern
 
 
 def _topic_template(name: str) -> str:
     if name.count("{topic}") != 1 or not re.fullmatch(r"[\w.-]*", name.replace("{topic}", ""), re.ASCII):
-        msg = "must contain {topic} once, and otherwise only characters that a topic name allows"
-        raise ValueError(msg)
+        raise ValueError("must contain {topic} once, and otherwise only characters that a topic name allows")
     return name
 
 
@@ -166,8 +164,7 @@ class Sample(Section):
     @model_validator(mode="after")
     def _expects_one_thing(self) -> Sample:
         if (self.output is None) == (self.reason is None):
-            msg = "must have either an output or a reason"
-            raise ValueError(msg)
+            raise ValueError("must have either an output or a reason")
         return self
 
 
@@ -247,8 +244,7 @@ class Filter(Section):
     @model_validator(mode="after")
     def _does_one_thing(self) -> Filter:
         if (self.drop is None) == (self.keep is None):
-            msg = "each must have either drop or keep"
-            raise ValueError(msg)
+            raise ValueError("each must have either drop or keep")
         return self
 
     @property

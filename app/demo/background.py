@@ -52,8 +52,7 @@ class BackgroundVerification:
         except EOFError:
             self._process.join()
             if self._process.exitcode:
-                message = "The verification process ended before its final verdict."
-                raise VerificationFailed(message) from None
+                raise VerificationFailed("The verification process ended before its final verdict.") from None
             self.done = True
         return self._latest
 

@@ -158,8 +158,7 @@ class Verification:
         if place[0] is None:
             return
         if error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - it is public
-            fault = f"The verification cannot read {place[0]} [{place[1]}]: {error.str()}"
-            raise VerificationFailed(fault)
+            raise VerificationFailed(f"The verification cannot read {place[0]} [{place[1]}]: {error.str()}")
         self._ends[place] = message.offset() or 0
 
     def _place(self, key: str | bytes | None) -> tuple[int, int]:
@@ -258,6 +257,5 @@ def _sum(flags: NDArray[np.bool_]) -> int:
 def _partitions(admin: AdminClient, topic: str) -> int:
     found = admin.list_topics(topic, timeout=30).topics[topic]
     if found.error:
-        message = f"The verification cannot read topic {topic}: {found.error.str()}"
-        raise VerificationFailed(message)
+        raise VerificationFailed(f"The verification cannot read topic {topic}: {found.error.str()}")
     return len(found.partitions)

@@ -82,8 +82,7 @@ class Cluster:
             known = admin.list_topics(name, timeout=10).topics[name].partitions
             if len(known) == partitions and all(p.leader >= 0 for p in known.values()):
                 return name
-        message = f"Topic {name} was created, but some of its partitions still have no leader after 30 s."
-        raise BrokerFailed(message)
+        raise BrokerFailed(f"Topic {name} was created, but some of its partitions still have no leader after 30 s.")
 
 
 class Broker(Cluster, Startable):
@@ -231,15 +230,13 @@ class Broker(Cluster, Startable):
         while time.monotonic() < deadline:
             for process in self._processes.values():
                 if (code := process.poll()) is not None:
-                    message = f"Kafka exited during startup (exit code {code}):\n{self.log_tail()}"
-                    raise BrokerFailed(message)
+                    raise BrokerFailed(f"Kafka exited during startup (exit code {code}):\n{self.log_tail()}")
             try:
                 if all(self._is_whole(node) for node in self._processes):
                     return
             except KafkaException:
                 continue  # not listening yet
-        message = f"Kafka at {self.bootstrap} did not respond within {START_SECONDS} s:\n{self.log_tail()}"
-        raise BrokerFailed(message)
+        raise BrokerFailed(f"Kafka at {self.bootstrap} did not respond within {START_SECONDS} s:\n{self.log_tail()}")
 
     def _is_whole(self, node: int) -> bool:
         """
@@ -273,8 +270,7 @@ def _formatted(java: str, jars: Path) -> tuple[dict[str, str], bytes]:
         command += ["format", "-t", CLUSTER_ID, "-c", str(file)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=START_SECONDS, check=False)
         if done.returncode:
-            message = f"Kafka failed to format a log folder:\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
-            raise BrokerFailed(message)
+            raise BrokerFailed(f"Kafka failed to format a log folder:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
         rows = [row for row in (data / META).read_text().splitlines() if not row.startswith("#")]
         return dict(row.split("=", 1) for row in rows), (data / CHECKPOINT).read_bytes()
 

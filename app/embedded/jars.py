@@ -96,8 +96,7 @@ def find_java() -> str:
     java = shutil.which("java", path=str(Path(home, "bin"))) if home else shutil.which("java")
     if java is None:
         where = f"JAVA_HOME={home} has no bin/java" if home else "JAVA_HOME is not set and PATH has no java"
-        message = f"Java {OLDEST_JAVA} or newer is required: {where}. Install a JRE or set JAVA_HOME."
-        raise JavaMissing(message)
+        raise JavaMissing(f"Java {OLDEST_JAVA} or newer is required: {where}. Install a JRE or set JAVA_HOME.")
     answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
     found = re.search(r'version "(\d+)', answer)
     if found is None or int(found[1]) < OLDEST_JAVA:
@@ -128,11 +127,9 @@ def _download_jar(folder: Path, module: str, pinned: str) -> None:
         with urlopen(url, timeout=ANSWER_SECONDS) as answer:  # noqa: S310  # an https URL
             content = answer.read()
     except (OSError, HTTPException) as error:
-        message = f"Could not download {url} ({error}). Is Maven Central reachable?"
-        raise FetchFailed(message) from error
+        raise FetchFailed(f"Could not download {url} ({error}). Is Maven Central reachable?") from error
     if (found := _sha256(content)) != pinned:
-        message = f"{module} is not the jar that {LOCK.name} pins: its SHA-256 is {found} instead of {pinned}."
-        raise FetchFailed(message)
+        raise FetchFailed(f"{module} is not the jar that {LOCK.name} pins: its SHA-256 is {found} instead of {pinned}.")
     jar.write_bytes(content)
 
 

@@ -192,8 +192,7 @@ class SparkRound:
 
     def receipts(self) -> list[Receipt]:
         if self._failure is not None:
-            msg = f"a task failed too often: {_cause(str(self._failure))}"
-            raise SparkFailed(msg) from self._failure
+            raise SparkFailed(f"a task failed too often: {_cause(str(self._failure))}") from self._failure
         return self._receipts
 
 

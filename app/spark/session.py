@@ -66,8 +66,7 @@ def start(wanted: Mapping[str, str], *, submitted: bool, stderr: int | None = No
         conf.set("spark.master", retrying(conf.get("spark.master") or "local[*]"))
         context = SparkContext.getOrCreate(conf)
     except Exception as error:
-        msg = f"Spark did not start: {_brief(error)}"
-        raise SparkFailed(msg) from error
+        raise SparkFailed(f"Spark did not start: {_brief(error)}") from error
     context.setLogLevel(wanted.get("spark.log.level", "ERROR"))
     return context
 
