@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
@@ -117,18 +118,15 @@ def versions(config: Config) -> dict[str, str]:
 
 def client_rules() -> list[Rule]:
     """Return the rules for `kafka` and `sink.kafka`: librdkafka takes each property. They connect to nothing."""
-    return [_is_taken(section) for section in ("kafka", "sink.kafka")]
+    return [Rule((section, "delivery.guarantee"), partial(_is_taken, section)) for section in ("kafka", "sink.kafka")]
 
 
-def _is_taken(section: str) -> Rule:
+def _is_taken(section: str, tree: Tree, kafka: Mapping[str, str], guarantee: Guarantee) -> Iterator[str]:
     from app.kafka.validation import refusals
 
-    def check(tree: Tree, kafka: Mapping[str, str], guarantee: Guarantee) -> Iterator[str]:
-        ours = {name: value for name, value in kafka.items() if name not in OWNED}  # another rule refuses those
-        for name, problem in refusals(ours, guarantee, section):
-            yield problem + (tree.at(f"{section}.{name}") if name else "")
-
-    return Rule((section, "delivery.guarantee"), check)
+    ours = {name: value for name, value in kafka.items() if name not in OWNED}  # another rule refuses those
+    for name, problem in refusals(ours, guarantee, section):
+        yield problem + (tree.at(f"{section}.{name}") if name else "")
 
 
 def backend(config: Config) -> str:

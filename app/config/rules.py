@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import NamedTuple
 
 from app.config.model import Config, Filter, duration
@@ -52,25 +53,19 @@ def _destinations_differ(tree: Tree, sink: str, dead_letters: str) -> Iterator[s
 Properties = Mapping[str, str]
 
 
-def _is_not_named(written: str) -> Rule:
-    def check(
-        tree: Tree, topics: tuple[str, ...], topic: str, kafka: Properties, sink_kafka: Properties
-    ) -> Iterator[str]:
-        if topic in topics and _are_one(kafka, sink_kafka):
-            where = tree.at("source.topics", written)
-            yield f"source.topics: {topic!r} is also {written}: Winnow would read its own output{where}"
-
-    return Rule(("source.topics", written, *CLUSTERS), check)
+def _is_not_named(
+    written: str, tree: Tree, topics: tuple[str, ...], topic: str, *clusters: Properties
+) -> Iterator[str]:
+    if topic in topics and _are_one(*clusters):
+        where = tree.at("source.topics", written)
+        yield f"source.topics: {topic!r} is also {written}: Winnow would read its own output{where}"
 
 
-def _is_not_matched(written: str) -> Rule:
-    def check(tree: Tree, pattern: str | None, topic: str, kafka: Properties, sink_kafka: Properties) -> Iterator[str]:
-        if pattern and re.fullmatch(pattern, topic) and _are_one(kafka, sink_kafka):
-            where = tree.at("source.topics.pattern", written)
-            what = f"source.topics.pattern matches {topic!r}, which is also {written}"
-            yield f"{what}: Winnow would read its own output{where}"
-
-    return Rule(("source.topics.pattern", written, *CLUSTERS), check)
+def _is_not_matched(written: str, tree: Tree, pattern: str | None, topic: str, *clusters: Properties) -> Iterator[str]:
+    if pattern and re.fullmatch(pattern, topic) and _are_one(*clusters):
+        where = tree.at("source.topics.pattern", written)
+        what = f"source.topics.pattern matches {topic!r}, which is also {written}"
+        yield f"{what}: Winnow would read its own output{where}"
 
 
 def _are_one(kafka: Properties, sink_kafka: Properties) -> bool:
@@ -127,32 +122,24 @@ def _a_partition_can_start(tree: Tree, store: str, starting: object) -> Iterator
 
 
 def _a_broker_is_named(cluster: str) -> Rule:
+
+def _a_broker_is_named(cluster: str, tree: Tree, kafka: Properties) -> Iterator[str]:
     names = [f"{cluster}.{name}" for name in kafka_properties.BROKERS]
-
-    def check(tree: Tree, kafka: Mapping[str, str]) -> Iterator[str]:
-        if (kafka or cluster == SOURCE_CLUSTER) and not any(map(tree.has, names)):
-            yield f"{tree.missing(names[0])}; for example localhost:9092"
-
-    return Rule((cluster,), check)
+    if (kafka or cluster == SOURCE_CLUSTER) and not any(map(tree.has, names)):
+        yield f"{tree.missing(names[0])}; for example localhost:9092"
 
 
-def _is_not_overruled(cluster: str) -> Rule:
-    def check(tree: Tree, kafka: Mapping[str, str]) -> Iterator[str]:
-        for name in kafka:
-            if reason := kafka_properties.OWNED.get(kafka_properties.value_name(name)):
-                yield f"{cluster}.{name} cannot be set: {reason}{tree.at(f'{cluster}.{name}')}"
-
-    return Rule((cluster,), check)
+def _is_not_overruled(cluster: str, tree: Tree, kafka: Properties) -> Iterator[str]:
+    for name in kafka:
+        if reason := kafka_properties.OWNED.get(kafka_properties.value_name(name)):
+            yield f"{cluster}.{name} cannot be set: {reason}{tree.at(f'{cluster}.{name}')}"
 
 
-def _gives_a_secret_once(cluster: str) -> Rule:
-    def check(tree: Tree, kafka: Mapping[str, str]) -> Iterator[str]:
-        for name in filter(kafka_properties.is_secret_file, kafka):
-            file, value = f"{cluster}.{name}", f"{cluster}.{kafka_properties.value_name(name)}"
-            if kafka_properties.value_name(name) in kafka:
-                yield f"{file} and {value} are both set: keep the file{tree.at(file, value)}"
-
-    return Rule((cluster,), check)
+def _gives_a_secret_once(cluster: str, tree: Tree, kafka: Properties) -> Iterator[str]:
+    for name in filter(kafka_properties.is_secret_file, kafka):
+        file, value = f"{cluster}.{name}", f"{cluster}.{kafka_properties.value_name(name)}"
+        if kafka_properties.value_name(name) in kafka:
+            yield f"{file} and {value} are both set: keep the file{tree.at(file, value)}"
 
 
 def _spark_is_not_overruled(tree: Tree, spark: Mapping[str, str]) -> Iterator[str]:
@@ -172,15 +159,17 @@ def _filters_differ(tree: Tree, filters: tuple[Filter, ...]) -> Iterator[str]:
 RULES = (
     Rule(("source.topics", "source.topics.pattern"), _one_way_to_choose),
     Rule(WRITTEN, _destinations_differ),
-    *map(_is_not_named, WRITTEN),
-    *map(_is_not_matched, WRITTEN),
+    *(Rule(("source.topics", each, *CLUSTERS), partial(_is_not_named, each)) for each in WRITTEN),
+    *(Rule(("source.topics.pattern", each, *CLUSTERS), partial(_is_not_matched, each)) for each in WRITTEN),
     Rule(("source.flume.headers", "source.format"), _headers_have_an_envelope),
     Rule(("source.flume.headers",), _headers_are_not_ours),
     Rule(("transaction.timeout", "commit.interval"), _transactions_outlive_commits),
     Rule(("offsets.store.name", "starting.offsets"), _a_partition_can_start),
     Rule(("filter",), _filters_differ),
-    *map(_a_broker_is_named, CLUSTERS),
-    *map(_is_not_overruled, CLUSTERS),
-    *map(_gives_a_secret_once, CLUSTERS),
+    *(
+        Rule((cluster,), partial(check, cluster))
+        for check in (_a_broker_is_named, _is_not_overruled, _gives_a_secret_once)
+        for cluster in CLUSTERS
+    ),
     Rule(("spark",), _spark_is_not_overruled),
 )
