@@ -8,21 +8,11 @@ the defaults, which an image may change (`WINNOW_DEFAULT__HTTP__ADDRESS`). Keys 
 """
 
 from app.config.commented import commented
-from app.config.model import (
-    Config,
-    DeadLetterTopic,
-    Filter,
-    FromDuration,
-    FromTimestamp,
-    ParserChoice,
-    Sample,
-    Source,
-    StoreChoice,
-)
+from app.config.model import Config, Filter, FromDuration, FromTimestamp, ParserChoice, Sample
 from app.config.reading import Loaded, clear_environment, load, read, read_parser
 from app.config.rules import Rule, undecided
 from app.config.secrets import exposed_secrets, masked, secret_texts
-from app.config.shown import Value, described, options, schema, shown, values
+from app.config.shown import described, options, schema, shown, values
 from app.config.sources import ENV_PREFIX, FILE, FILE_VARIABLE, Tree
 
 __all__ = [
@@ -30,7 +20,6 @@ __all__ = [
     "FILE",
     "FILE_VARIABLE",
     "Config",
-    "DeadLetterTopic",
     "Filter",
     "FromDuration",
     "FromTimestamp",
@@ -38,10 +27,7 @@ __all__ = [
     "ParserChoice",
     "Rule",
     "Sample",
-    "Source",
-    "StoreChoice",
     "Tree",
-    "Value",
     "clear_environment",
     "commented",
     "described",
