@@ -57,13 +57,10 @@ def _declared_part(location: tuple[int | str, ...]) -> Keys:
     """Drop what follows a key in pydantic's location, such as the index of a name in a list, or a union member."""
     for depth in range(1, len(location)):
         declared = _annotation(location[:depth])
-        if declared is not None and not _has_parts(declared):
+        has_parts = keys_of(declared) or _holds_sections(declared) or get_origin(declared) is dict
+        if declared is not None and not has_parts:
             return location[:depth]
     return location
-
-
-def _has_parts(annotation: object) -> bool:
-    return bool(keys_of(annotation)) or _holds_sections(annotation) or get_origin(annotation) is dict
 
 
 def _predicate(kind: str, context: dict[str, Any], keys: Keys, tree: Tree) -> str:

@@ -43,14 +43,9 @@ def read(
     return Loaded(_checked_part(Config, tree, more_rules), tree.origins, file)
 
 
-def read_parser(
-    file: Path | None,
-    assignments: Iterable[str] = (),
-    environ: Mapping[str, str] | None = None,
-    rules: Iterable[Rule] = (),
-) -> ParserChoice:
+def read_parser(file: Path | None, assignments: Iterable[str] = (), rules: Iterable[Rule] = ()) -> ParserChoice:
     """Read and check only the parser's section, whatever else is wrong or missing. Raises as `read`."""
-    tree = gather(file, assignments, os.environ if environ is None else environ)
+    tree = gather(file, assignments, os.environ)
     values = {key: value for key, value in tree.values.items() if key in keys_of(ParserPart)}
     return _checked_part(ParserPart, replace(tree, values=values), rules).parser
 
