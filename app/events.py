@@ -6,7 +6,6 @@ Alerts match names, so a name never changes. People read sentences, so a sentenc
 
 from __future__ import annotations
 
-import sys
 from typing import NamedTuple
 
 import structlog
@@ -25,11 +24,6 @@ class Event(NamedTuple):
 
     def log(self, **fields: object) -> None:
         getattr(structlog.get_logger(), self.level)(self.name, message=self.message, **fields)
-
-
-def every() -> list[Event]:
-    """Return all events, in the order in which the documentation lists them."""
-    return [value for value in vars(sys.modules[__name__]).values() if isinstance(value, Event)]
 
 
 STARTED = Event("started", "info", "The service starts")

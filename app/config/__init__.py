@@ -12,7 +12,7 @@ from app.config.model import Config, Filter, FromDuration, FromTimestamp, Parser
 from app.config.reading import Loaded, clear_environment, load, read, read_parser
 from app.config.rules import Rule, undecided
 from app.config.secrets import exposed_secrets, masked, secret_texts
-from app.config.shown import described, options, schema, shown, values
+from app.config.shown import options, schema, shown, values
 from app.config.sources import ENV_PREFIX, FILE, FILE_VARIABLE, Tree
 
 __all__ = [
@@ -30,7 +30,6 @@ __all__ = [
     "Tree",
     "clear_environment",
     "commented",
-    "described",
     "exposed_secrets",
     "load",
     "masked",

@@ -1,4 +1,4 @@
-"""Presents the configuration without secrets: values with their origins, and the table and the JSON schema of keys."""
+"""Presents the configuration without secrets: values with their origins, and the JSON schema of keys."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from app.config.model import Config, declared, duration
+from app.config.model import Config
 from app.config.reading import Loaded
 from app.config.secrets import masked, misspelt
 from app.config.sources import DEFAULT, Origins, full_name
@@ -55,12 +55,6 @@ def options(loaded: Loaded) -> str:
     given = (each for each in values(loaded) if each.origin.startswith("--set "))
     settings = (word for each in given for word in ("--set", f"{each.key}={flow(each.value)}"))
     return shlex.join([*file, *settings]) or PLACEHOLDERS.options
-
-
-def described() -> Iterator[tuple[str, str, str]]:
-    """Yield each key with its default and meaning, for the documentation."""
-    for name, field in declared():
-        yield name, "" if field.is_required() else _default(field.get_default()), field.description or ""
 
 
 def schema() -> dict[str, Any]:
@@ -113,16 +107,3 @@ def _dumped(value: object, quotes: str | None) -> str:
         width=float("inf"),
     )
     return text.strip()[1:-1]
-
-
-def _default(default: object) -> str:
-    match default:
-        case None | ():
-            return ""
-        case bool():
-            return str(default).lower()
-        case float():
-            return duration(default)
-        case dict():
-            return ", ".join(f"{name}: {value}" for name, value in default.items())
-    return str(default)

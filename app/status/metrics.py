@@ -37,9 +37,6 @@ class Metric(NamedTuple, Generic[Of]):
     field: str = ""
     of_group: bool = False
 
-    def labels(self, *others: str) -> str:
-        return ", ".join(["group", *others] if self.of_group else others)
-
 
 class TimesMetric(NamedTuple):
     """A histogram of all tasks."""
@@ -190,21 +187,6 @@ SERVICE: Sequence[Metric[Snapshot]] = (
         of_group=True,
     ),
 )
-
-
-def described() -> Iterator[tuple[str, str, str]]:
-    """Yield each metric with its labels and its meaning, for the documentation."""
-    for of_partition in PARTITIONS:
-        yield of_partition.name, of_partition.labels("topic", "partition"), of_partition.meaning
-    for labelled in (CONDITION, DEAD_LETTERS, FILTERED, ROUNDS):
-        yield labelled.name, ", ".join(labelled.labels), labelled.meaning
-    for of_task in TASKS:
-        yield of_task.name, "task", of_task.meaning
-    for times in TIMES:
-        yield times.name, "", f"{times.meaning}: a histogram"
-    for of_service in SERVICE:
-        yield of_service.name, of_service.labels(), of_service.meaning
-    yield BUILD.name, ", ".join(BUILD.labels), BUILD.meaning
 
 
 def exposition(snapshot: Snapshot, now: float) -> tuple[bytes, str]:

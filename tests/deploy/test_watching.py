@@ -12,15 +12,16 @@ import pytest
 import yaml
 
 from app.status.condition import Condition
-from app.status.metrics import CONDITIONS, STATES, described
+from app.status.metrics import CONDITIONS, STATES
 from app.status.snapshot import PartitionState
 from tests.deploy.conftest import ROOT
 from tests.prometheus import TOOL
 from tests.support.docs import anchors
+from tests.support.reference import all_metrics
 
 RULES: list[dict[str, Any]] = yaml.safe_load((ROOT / "docker/alerts.yaml").read_text())["groups"][0]["rules"]
 DASHBOARD: dict[str, Any] = json.loads((ROOT / "docker/dashboard.json").read_text())
-METRICS = {name: set(labels.replace(",", "").split()) for name, labels, _ in described()}
+METRICS = {name: set(labels.replace(",", "").split()) for name, labels, _ in all_metrics()}
 TARGET_LABELS = {"job", "instance", "group", "le"}
 """The labels and suffixes that Prometheus adds to series and histograms."""
 

@@ -17,17 +17,16 @@ import click
 import pytest
 import yaml
 
-from app import events
 from app.cli import main
-from app.config import described, load
+from app.config import load
 from app.config.model import Config, keys_of
 from app.executor.parse import PARSER_ERROR, REFUSED, TOO_LARGE
-from app.status import metrics
 from parsers import registry
 from parsers.flume.envelope import REASON as ENVELOPE
 from parsers.idc_access_log import IdcAccessLog
 from tests.chaos.controls import CONTROL_PLANS
 from tests.support.docs import FRAME, PAGES, ROOT, anchors, commands, fenced, links, resolved
+from tests.support.reference import all_events, all_metrics, keys
 
 TEXTS = {name: (ROOT / name).read_text() for name in (*FRAME, *PAGES)}
 EXPLAIN = [
@@ -50,19 +49,19 @@ def table(heading: str, rows: Iterator[tuple[str, ...]]) -> str:
 
 
 def key_table() -> str:
-    rows = ((f"`{key}`", f"`{default}`" if default else "", meaning) for key, default, meaning in described())
+    rows = ((f"`{key}`", f"`{default}`" if default else "", meaning) for key, default, meaning in keys())
     return table("key | default | meaning", rows)
 
 
 def metric_table() -> str:
-    rows = ((f"`{name}`", labels, meaning) for name, labels, meaning in metrics.described())
+    rows = ((f"`{name}`", labels, meaning) for name, labels, meaning in all_metrics())
     return table("metric | labels | meaning", rows)
 
 
 def event_table() -> str:
     """The page itself says when an event is logged."""
     said = dict(re.findall(r"^\| (`\w+`) \|.*\| (.+) \|$", between(TEXTS["docs/log.md"], "events"), re.MULTILINE))
-    names = ((f"`{each.name}`", each) for each in events.every())
+    names = ((f"`{each.name}`", each) for each in all_events())
     rows = ((name, each.level, each.message, said.get(name, TO_WRITE)) for name, each in names)
     return table("event | level | message | when it is logged, and its fields", rows)
 

@@ -11,6 +11,7 @@ from structlog.testing import capture_logs
 from app import events
 from app.events import Event
 from tests.support.logs import of_event
+from tests.support.reference import all_events
 
 APP = Path(events.__file__).parent
 SOURCES = [
@@ -25,15 +26,15 @@ def test_names_are_stable_words() -> None:
     """Each is in snake_case, belongs to one event, and is that of its constant in lower case."""
     constants = {name for name, value in vars(events).items() if isinstance(value, Event)}
 
-    assert constants == {event.name.upper() for event in events.every()}
-    assert all(re.fullmatch(r"[a-z]+(_[a-z]+)*", event.name) for event in events.every())
+    assert constants == {event.name.upper() for event in all_events()}
+    assert all(re.fullmatch(r"[a-z]+(_[a-z]+)*", event.name) for event in all_events())
 
 
 def test_each_event_is_logged_somewhere() -> None:
     """The list holds no event that the product never logs."""
     words = {word for source in SOURCES for word in re.findall(r"\b[A-Z_]+\b", source)}
 
-    assert set() == {event.name.upper() for event in events.every()} - words
+    assert set() == {event.name.upper() for event in all_events()} - words
 
 
 def test_there_is_no_other_way_to_log() -> None:

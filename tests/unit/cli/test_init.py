@@ -14,13 +14,13 @@ from click.testing import CliRunner, Result
 
 from app import start
 from app.cli import main
-from app.config import described
 from app.cures import KafkaTools
 from app.errors import Unreachable
 from parsers.registry import PARSERS
 from tests.fakes.driver import DriverKafka, FakeCluster
 from tests.independent import line
 from tests.support.docs import ROOT, commands, fenced
+from tests.support.reference import keys
 
 COMBINED = '203.0.113.%d - - [24/Nov/2026:06:00:00 +0000] "GET /a|b HTTP/1.1" 200 612 "-" "curl/8"'
 LINES = [*(COMBINED % number for number in range(9)), "rubbish"]
@@ -85,7 +85,7 @@ def test_its_comments_are_those_of_the_documentation() -> None:
     """No key has a text of its own here."""
     comments = " ".join(each.strip(" #") for each in init().stdout.splitlines() if each.lstrip().startswith("#"))
 
-    for key, _, meaning in described():
+    for key, _, meaning in keys():
         if key in (
             "group.id",
             "source.topics",

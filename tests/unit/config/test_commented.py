@@ -9,7 +9,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.config import commented, described
+from app.config import commented
+from tests.support.reference import keys
 
 TEXTS = st.text() | st.sampled_from(["2026", "yes", "a: b", "# c", "\t", "\x85", "{a}|{b}", "'", "- x"])
 VALUES = st.recursive(
@@ -33,7 +34,7 @@ def test_the_comments_are_the_declared_meanings() -> None:
         "sink": {"topic": "t"},
         "parser": {"name": "json", "fields": ["a"], "checks": {"a": "ip"}},
     }
-    meanings = {key: meaning for key, _, meaning in described()}
+    meanings = {key: meaning for key, _, meaning in keys()}
 
     assert [
         f"# {meanings['group.id']}",

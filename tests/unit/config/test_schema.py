@@ -10,7 +10,8 @@ import jsonschema
 import pytest
 import yaml
 
-from app.config import described, schema
+from app.config import schema
+from tests.support.reference import keys
 from tests.unit.config.good import GOOD
 
 ROOT = Path(__file__).parents[3]
@@ -24,7 +25,7 @@ def test_the_schema_is_one() -> None:
 
 def test_every_key_is_in_it_with_its_meaning() -> None:
     """Editors show the documented descriptions."""
-    meanings = {name: meaning for name, _, meaning in described()}
+    meanings = {name: meaning for name, _, meaning in keys()}
 
     assert meanings == {name: found["description"] for name in meanings if (found := _found(name))}
 

@@ -12,7 +12,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.config import clear_environment, described, exposed_secrets, load, masked, options, read, shown
+from app.config import clear_environment, exposed_secrets, load, masked, options, read, shown
+from tests.support.reference import keys
 from tests.unit.config.good import GOOD
 
 OPTIONS = st.recursive(
@@ -161,7 +162,7 @@ class TestSecrets:
 class TestDescribed:
     def test_every_key_has_a_meaning(self) -> None:
         """The documentation is generated from the descriptions."""
-        rows = list(described())
+        rows = list(keys())
 
         assert all(meaning for _, _, meaning in rows)
         assert "source.topics.pattern" in {key for key, _, _ in rows}
@@ -172,7 +173,7 @@ class TestDescribed:
             ("offsets.store.name", "kafka"),
             ("offsets.mirrors", ""),
             ("offsets.placeholder", "{topic}.winnow-offsets"),
-        ] == [row[:2] for row in described() if row[0].startswith("offsets.")]
+        ] == [row[:2] for row in keys() if row[0].startswith("offsets.")]
 
 
 class TestLaidOpen:

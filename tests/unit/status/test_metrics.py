@@ -13,8 +13,9 @@ from prometheus_client.registry import Collector
 
 from app.model import NOBODY, FirstWaiting, Partition
 from app.offsets.metadata import Counts
-from app.status.metrics import TIMES, described, exposition
+from app.status.metrics import TIMES, exposition
 from app.status.snapshot import Build, PartitionStatus, Phase, Problem, Snapshot
+from tests.support.reference import all_metrics
 from tests.unit.status.snapshots import BLOCKED, FLOWING, IDLE, NOTHING_YET, NOW, SNAPSHOT, large
 
 Samples = dict[tuple[str, tuple[str, ...]], float]
@@ -155,7 +156,7 @@ def test_before_the_first_look() -> None:
 
 def test_every_metric_is_declared() -> None:
     """Names, types and labels are as declared, and no label is an offset or a line."""
-    declared = {name: set(labels.replace(",", "").split()) for name, labels, _ in described()}
+    declared = {name: set(labels.replace(",", "").split()) for name, labels, _ in all_metrics()}
     seen = {
         re.sub("_(bucket|sum|count)$", "", sample.name): (family.type, set(sample.labels) - {"le"})
         for family in plain_text(exposition(SNAPSHOT, NOW)[0].decode())
