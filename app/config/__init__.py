@@ -7,12 +7,11 @@ the defaults, which an image may change (`WINNOW_DEFAULT__HTTP__ADDRESS`). Keys 
 `offsets.store` and each of `offsets.mirrors` its store's.
 """
 
-from app.config.commented import commented
 from app.config.model import Config, Filter, FromDuration, FromTimestamp, ParserChoice, Sample
 from app.config.reading import Loaded, clear_environment, load, read, read_parser
 from app.config.rules import Rule, undecided
 from app.config.secrets import exposed_secrets, masked, secret_texts
-from app.config.shown import options, schema, shown, values
+from app.config.shown import commented, options, schema, shown, values
 from app.config.sources import ENV_PREFIX, FILE, FILE_VARIABLE, Tree
 
 __all__ = [

@@ -1,21 +1,29 @@
-"""Presents the configuration without secrets: values with their origins, and the JSON schema of keys."""
+"""
+Presents the configuration: values with their origins but without secrets, and the JSON schema of keys.
+
+Also writes one for a person to continue with: above each key stands the meaning that is declared for it.
+"""
 
 from __future__ import annotations
 
 import re
 import shlex
 from collections.abc import Iterator, Mapping
+from textwrap import wrap
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import yaml
 
-from app.config.model import Config
+from app.config.model import Config, declared
 from app.config.reading import Loaded
 from app.config.secrets import masked, misspelt
 from app.config.sources import DEFAULT, Origins, full_name
 from app.cures import PLACEHOLDERS
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
+WIDTH = 100
+NO_MEANINGS: Mapping[str, str] = MappingProxyType({})
 
 
 def shown(loaded: Loaded) -> str:
@@ -107,3 +115,35 @@ def _dumped(value: object, quotes: str | None) -> str:
         width=float("inf"),
     )
     return text.strip()[1:-1]
+
+
+def commented(values: Mapping[str, Any], options: Mapping[str, str] = NO_MEANINGS) -> str:
+    """
+    Return a configuration as YAML.
+
+    Args:
+        values: nested as in a file.
+        options: the meanings of the parser's options, by name.
+    """
+    meanings = {name: field.description or "" for name, field in declared()}
+    meanings |= {f"parser.{name}": meaning for name, meaning in options.items()}
+    return "".join(f"{line}\n" for line in _commented(values, meanings))
+
+
+def _commented(values: Mapping[str, Any], meanings: Mapping[str, str], outer: tuple[str, ...] = ()) -> Iterator[str]:
+    indent = "  " * len(outer)
+    for key, value in values.items():
+        keys = (*outer, str(key))
+        yield from (f"{indent}# {line}" for line in wrap(meanings.get(full_name(keys), ""), WIDTH))
+        match value:
+            case Mapping() if value:
+                yield f"{indent}{flow(key)}:"
+                yield from _commented(value, meanings, keys)
+            case [*items] if items and all(isinstance(each, Mapping) and each for each in items):
+                yield f"{indent}{flow(key)}:"
+                for each in items:
+                    first, *rest = _commented(each, NO_MEANINGS)
+                    yield f"{indent}  - {first}"
+                    yield from (f"{indent}    {line}" for line in rest)
+            case _:
+                yield f"{indent}{flow(key)}: {flow(value)}"
