@@ -201,26 +201,22 @@ def _lines(snapshot: Snapshot, now: float) -> Iterator[str]:
     group = _labels({"group": snapshot.group})
     for metric in PARTITIONS:
         values = ((_joined(group, at) if metric.of_group else at, metric.value(status, now)) for at, status in statuses)
-        yield from _family(metric.name, metric.meaning, values)
+        yield from _family(metric, values)
     conditions = ((at, CONDITIONS[judge(status, snapshot).condition]) for at, status in statuses)
-    yield from _family(*CONDITION[:2], conditions)
-    yield from _family(*DEAD_LETTERS[:2], _counts(statuses, "reason", lambda counts: counts.dead))
-    yield from _family(*FILTERED[:2], _counts(statuses, "filter", lambda counts: counts.filtered))
+    yield from _family(CONDITION, conditions)
+    yield from _family(DEAD_LETTERS, _counts(statuses, "reason", lambda counts: counts.dead))
+    yield from _family(FILTERED, _counts(statuses, "filter", lambda counts: counts.filtered))
     endings = ((_labels({"reason": ending.value}), count) for ending, count in snapshot.endings.items())
-    yield from _family(*ROUNDS[:2], endings)
+    yield from _family(ROUNDS, endings)
     tasks = [(_labels({"task": number}), times) for number, times in sorted(snapshot.tasks.items())]
     for of_task in TASKS:
-        yield from _family(of_task.name, of_task.meaning, ((at, of_task.value(times, now)) for at, times in tasks))
+        yield from _family(of_task, ((at, of_task.value(times, now)) for at, times in tasks))
     everything = sum(snapshot.tasks.values(), NO_TIME)
     for times_metric in TIMES:
         yield from _histogram(times_metric, times_metric.value(everything))
     for of_service in SERVICE:
-        yield from _family(
-            of_service.name,
-            of_service.meaning,
-            [(group if of_service.of_group else "", of_service.value(snapshot, now))],
-        )
-    yield from _family(*BUILD[:2], [(_labels(snapshot.about.build._asdict()), 1)])
+        yield from _family(of_service, [(group if of_service.of_group else "", of_service.value(snapshot, now))])
+    yield from _family(BUILD, [(_labels(snapshot.about.build._asdict()), 1)])
 
 
 def _counts(
@@ -234,22 +230,22 @@ def _counts(
 def _histogram(metric: TimesMetric, found: Histogram) -> Iterator[str]:
     counts = (*found.counts, *(0,) * (len(BOUNDS) + 1 - len(found.counts)))
     buckets = [*accumulate(map(float, counts))]
-    yield _heading(metric.name, metric.meaning, "histogram")
+    yield _heading(metric, "histogram")
     for bound, count in zip((*BOUNDS, "+Inf"), buckets, strict=True):
         yield f"{metric.name}_bucket{_labels({'le': bound})} {count}\n"
     yield f"{metric.name}_count {buckets[-1]}\n{metric.name}_sum {found.seconds}\n"
 
 
-def _family(name: str, meaning: str, samples: Iterable[tuple[str, float | None]]) -> Iterator[str]:
+def _family(metric: Metric[Of] | Labelled, samples: Iterable[tuple[str, float | None]]) -> Iterator[str]:
     """Yield a metric's lines; `samples` are labels as they are written, and values."""
-    yield _heading(name, meaning, "counter" if name.endswith("_total") else "gauge")
+    yield _heading(metric, "counter" if metric.name.endswith("_total") else "gauge")
     for labels, value in samples:
         if value is not None:
-            yield f"{name}{labels} {value}\n"
+            yield f"{metric.name}{labels} {value}\n"
 
 
-def _heading(name: str, meaning: str, kind: str) -> str:
-    return f"# HELP {name} {meaning}\n# TYPE {name} {kind}\n"
+def _heading(metric: Metric[Of] | Labelled | TimesMetric, kind: str) -> str:
+    return f"# HELP {metric.name} {metric.meaning}\n# TYPE {metric.name} {kind}\n"
 
 
 def _labels(labels: Mapping[str, object]) -> str:
