@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from app.executor.fates import Fates
     from app.kafka.dead_letter_replay import KafkaReplays
 
+records, first_records = KafkaRecords, KafkaFirstRecords
+
 
 def clients(config: Config, runtime: Runtime = REAL) -> Clients:
     """Return the driver's clients; none connects before its first call."""
@@ -157,23 +159,10 @@ def work(assignment: Assignment) -> list[Receipt]:
         return task.run(assignment, clients, make_parser(assignment.config), assignment.seconds)
 
 
-def records(kafka: Mapping[str, str], group: str) -> KafkaRecords:
-    return KafkaRecords(kafka, group)
-
-
-def first_records(config: Config) -> KafkaFirstRecords:
-    return KafkaFirstRecords(config.kafka, config.group_id)
-
-
 def ages(config: Config) -> KafkaAges:
     """Return what reads the age of waiting records again and again, a part of them at a time."""
     topics = KafkaTopics(AdminConnection(config.kafka), OwnTopics(config.dead_letters.topic, config.placeholder))
     return KafkaAges(config.kafka, config.group_id, topics)
-
-
-def first_lines(config: Config) -> KafkaFirstRecords:
-    """Return what reads the sink and the dead letters."""
-    return KafkaFirstRecords(config.output_kafka, config.group_id)
 
 
 def transaction_log(config: Config) -> KafkaTransactionLog:

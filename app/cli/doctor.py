@@ -57,13 +57,13 @@ def doctor(file: Path | None, assignments: tuple[str, ...], url: str, bundle: Pa
 
 
 def _instruments(loaded: Loaded) -> Instruments:
-    from app.start import fates, first_lines, first_records, records, transaction_log
+    from app.start import fates, first_records, records, transaction_log
 
     settings = loaded.config
     return Instruments(
         clients(settings),
-        first_records(settings),
-        first_lines(settings),
+        first_records(settings.kafka, settings.group_id),
+        first_records(settings.output_kafka, settings.group_id),
         records(settings.kafka, settings.group_id),
         records(settings.output_kafka, settings.group_id),
         lambda since: transaction_log(settings).open_transactions(since),

@@ -32,17 +32,15 @@ def lag(settings: Config, *, again: bool, interval: float, as_json: bool) -> int
     Show the group's lag in each partition.
 
     The service may be running. Exits with 1 if a partition or its offset has a problem.
+    from app.start import ages, first_records
+
     """
     kafka, group = clients(settings), settings.group_id
     if again and has_screen(as_json=as_json):
-        from app.start import ages
-
         watched = WatchedLag(lambda: Look.of(settings, kafka), ages(settings), interval)
         run_screen(LagScreen(group, watched))
         return 0
-    from app.start import first_records
-
-    records = first_records(settings)
+    records = first_records(settings.kafka, group)
 
     def look() -> View:
         measured = lags.measure(settings, kafka, records, time.time())

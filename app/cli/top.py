@@ -38,16 +38,14 @@ def top(settings: Config, *, interval: float, as_json: bool) -> int:
 
     Lists the worst first until q or Ctrl-C; s sorts by something else, and / shows only the partitions with a text in
     their name or problem. Changes nothing, and does not need the service's HTTP port.
+    from app.start import ages, first_records
+
     """
     kafka, group = clients(settings), settings.group_id
     if has_screen(as_json=as_json):
-        from app.start import ages
-
         run_screen(TopScreen(group, WatchedLag(lambda: Look.of(settings, kafka), ages(settings), interval)))
         return 0
-    from app.start import first_records
-
-    records = first_records(settings)
+    records = first_records(settings.kafka, group)
     before: LagSample | None = None
 
     def look() -> View:

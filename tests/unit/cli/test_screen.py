@@ -251,7 +251,7 @@ def test_into_a_pipe_it_prints_again_and_again(
 
     kafka.committed = {each: CommittedOffset(0) for each in kafka.watermark}
     monkeypatch.setattr("app.start.clients", lambda _: kafka.clients)
-    monkeypatch.setattr("app.start.first_records", lambda _: FirstRecordsOf())
+    monkeypatch.setattr("app.start.first_records", lambda *_: FirstRecordsOf())
     monkeypatch.setattr(time, "sleep", sleep)
 
     arguments = [*command, "-c", str(file_of(GOOD, tmp_path)), "--interval", "7", "--json"]
