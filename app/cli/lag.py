@@ -6,11 +6,10 @@ import time
 from collections.abc import Sequence
 
 import click
-from rich.text import Text
 
-from app.cli.layout import View, fitted
+from app.cli.layout import View
 from app.cli.options import clients, configured
-from app.cli.screen import key_line, run_screen, title, trouble_lines
+from app.cli.screen import Screen, run_screen
 from app.cli.tables import as_json, has_screen, interval, repeat, show
 from app.config import Config
 from app.model import Pause
@@ -32,9 +31,9 @@ def lag(settings: Config, *, again: bool, interval: float, as_json: bool) -> int
     Show the group's lag in each partition.
 
     The service may be running. Exits with 1 if a partition or its offset has a problem.
+    """
     from app.start import ages, first_records
 
-    """
     kafka, group = clients(settings), settings.group_id
     if again and has_screen(as_json=as_json):
         watched = WatchedLag(lambda: Look.of(settings, kafka), ages(settings), interval)
@@ -49,28 +48,13 @@ def lag(settings: Config, *, again: bool, interval: float, as_json: bool) -> int
     return repeat(look, interval, as_json=as_json) if again else show(look(), as_json=as_json)
 
 
-class LagScreen:
+class LagScreen(Screen):
     """The lag as a screen, the worst partition first."""
 
-    def __init__(self, group: str, watched: WatchedLag) -> None:
-        self._group = group
-        self._watched = watched
+    name = "winnow lag"
 
-    def poll(self) -> None:
-        self._watched.poll()
-
-    def press(self, key: str) -> bool:
-        return key != "q"
-
-    def leave(self) -> None:
-        self._watched.leave()
-
-    def lines(self, width: int, height: int) -> Sequence[Text]:
-        head = [title(f"winnow lag  {self._group}", width), *trouble_lines(self._watched.trouble, width)]
-        if (look := self._watched.look) is None:
-            return [*head, Text("reading the offsets")]
-        view = _view(self._group, sorted(self._watched.found, key=lags.severity), look.pause)
-        return [*head, *fitted(view, width).within(height - len(head) - 1), key_line("q quit")]
+    def _found(self, look: Look, _width: int) -> tuple[Sequence[str], View, str]:
+        return (), _view(self._group, sorted(self._watched.found, key=lags.severity), look.pause), "q quit"
 
 
 def _view(group: str, found: list[lags.PartitionLag], pause: Pause | None) -> View:

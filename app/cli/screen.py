@@ -10,35 +10,60 @@ import sys
 import termios
 import time
 import tty
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Protocol, Self
+from typing import ClassVar, Self
 
 from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from app.cli.layout import wrapped
+from app.cli.layout import View, fitted, wrapped
+from app.operate.watching import Look, WatchedLag
 
 TICK_SECONDS = 0.25
 """How long to wait for a key before the clock and the figures are looked at again."""
 ESCAPE = "\x1b"
 
 
-class Screen(Protocol):
-    """What is shown."""
+class Screen(ABC):
+    """The lag of a group as a screen that `q` ends: a title with the clock, an error, a table, and what the keys do."""
 
-    def poll(self) -> object:
+    name: ClassVar[str]
+
+    def __init__(self, group: str, watched: WatchedLag) -> None:
+        self._group = group
+        self._watched = watched
+
+    def poll(self) -> None:
         """Take in what is new; never wait."""
+        self._watched.poll()
 
     def press(self, key: str) -> bool:
         """Obey a key; return whether to go on."""
-
-    def lines(self, width: int, height: int) -> Sequence[Text]:
-        """Return what to show, in this many columns and lines."""
+        return key != "q"
 
     def leave(self) -> None:
         """End what it does in the background."""
+        self._watched.leave()
+
+    def lines(self, width: int, height: int) -> Sequence[Text]:
+        """Return what to show, in this many columns and lines."""
+        clock = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
+        title = f"{self.name}  {self._group}"
+        head = [Text(f"{title:<{max(0, width - len(clock) - 2)}}  {clock}", style="bold")]
+        head += wrapped(self._watched.trouble, width, style="red")
+        if self._watched.look is None:
+            return [*head, Text("reading the offsets")]
+        totals, view, keys = self._found(self._watched.look, width)
+        head += map(Text, totals)
+        page = fitted(view, width).within(height - len(head) - 1)
+        return [*head, *page, Text(keys, style="reverse")]
+
+    @abstractmethod
+    def _found(self, look: Look, width: int) -> tuple[Sequence[str], View, str]:
+        """Return the lines above the table, the table, and what the keys do."""
 
 
 class Keys:
@@ -91,19 +116,3 @@ def _interrupted_by(number: signal.Signals) -> Iterator[None]:
         yield
     finally:
         signal.signal(number, before)
-
-
-def title(text: str, width: int) -> Text:
-    """Return a line with the clock at its right end."""
-    clock = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
-    return Text(f"{text:<{max(0, width - len(clock) - 2)}}  {clock}", style="bold")
-
-
-def trouble_lines(text: str, width: int) -> list[Text]:
-    """Return the lines of an error; none if there is none."""
-    return wrapped(text, width, style="red")
-
-
-def key_line(text: str) -> Text:
-    """Return the last line, which says what the keys do."""
-    return Text(text, style="reverse")

@@ -7,11 +7,10 @@ from collections import deque
 from collections.abc import Sequence
 
 import click
-from rich.text import Text
 
-from app.cli.layout import UNKNOWN, View, fitted
+from app.cli.layout import UNKNOWN, View
 from app.cli.options import clients, configured
-from app.cli.screen import ESCAPE, key_line, run_screen, title, trouble_lines
+from app.cli.screen import ESCAPE, Screen, run_screen
 from app.cli.tables import as_json, has_screen, interval, repeat
 from app.config import Config
 from app.model import Pause
@@ -38,9 +37,9 @@ def top(settings: Config, *, interval: float, as_json: bool) -> int:
 
     Lists the worst first until q or Ctrl-C; s sorts by something else, and / shows only the partitions with a text in
     their name or problem. Changes nothing, and does not need the service's HTTP port.
+    """
     from app.start import ages, first_records
 
-    """
     kafka, group = clients(settings), settings.group_id
     if has_screen(as_json=as_json):
         run_screen(TopScreen(group, WatchedLag(lambda: Look.of(settings, kafka), ages(settings), interval)))
@@ -57,12 +56,13 @@ def top(settings: Config, *, interval: float, as_json: bool) -> int:
     return repeat(look, interval, as_json=as_json)
 
 
-class TopScreen:
+class TopScreen(Screen):
     """The partitions with their rates, as a screen."""
 
+    name = "winnow top"
+
     def __init__(self, group: str, watched: WatchedLag) -> None:
-        self._group = group
-        self._watched = watched
+        super().__init__(group, watched)
         self._before: LagSample | None = None
         self._now: LagSample | None = None
         self._rates = deque[float](maxlen=HISTORY)
@@ -71,7 +71,7 @@ class TopScreen:
         self._typing = False
 
     def poll(self) -> None:
-        self._watched.poll()
+        super().poll()
         if (look := self._watched.look) is None:
             return
         now = LagSample.of(look.at, self._watched.found)
@@ -88,7 +88,7 @@ class TopScreen:
             self._order = following(self._order)
         elif key == "/":
             self._typing, self._text = True, ""
-        return self._typing or key != "q"
+        return self._typing or super().press(key)
 
     def _type(self, key: str) -> None:
         if key in ENTER or key == ESCAPE:
@@ -99,21 +99,13 @@ class TopScreen:
         elif key.isprintable():
             self._text += key
 
-    def leave(self) -> None:
-        self._watched.leave()
-
-    def lines(self, width: int, height: int) -> Sequence[Text]:
-        head = [title(f"winnow top  {self._group}", width), *trouble_lines(self._watched.trouble, width)]
-        if self._now is None or self._watched.look is None:
-            return [*head, Text("reading the offsets")]
+    def _found(self, look: Look, width: int) -> tuple[Sequence[str], View, str]:
+        assert self._now is not None  # there is a look
         every = rows(self._before, self._now)
         found = chosen(every, self._order, self._text)
-        head += [Text(_totals(every)), Text(_trend(self._rates, width))]
-        pause = self._watched.look.pause
-        notes = unknown([each.at for each in every]).removeprefix("; ") + (f"; {pause}" if pause else "")
+        notes = unknown([each.at for each in every]) + (f"; {look.pause}" if look.pause else "")
         view = View(COLUMNS, [_row(each) for each in found], None, footer=notes.removeprefix("; "), spare=SPARE)
-        page = fitted(view, width).within(height - len(head) - 1)
-        return [*head, *page, key_line(self._status(len(found), len(every)))]
+        return (_totals(every), _trend(self._rates, width)), view, self._status(len(found), len(every))
 
     def _status(self, shown: int, every: int) -> str:
         if self._typing:

@@ -18,6 +18,7 @@ from rich.text import Text
 
 from app.cli import main, screen
 from app.cli.lag import LagScreen
+from app.cli.layout import View
 from app.cli.top import TopScreen, sparkline
 from app.model import CommittedOffset, Partition, Pause
 from app.operate.lag import PartitionLag
@@ -181,10 +182,11 @@ def test_no_keys_without_a_terminal(tmp_path: Path) -> None:
         assert "" == keys.pressed(0)
 
 
-class Once:
+class Once(screen.Screen):
     """A screen that is quit when it has been drawn."""
 
     def __init__(self) -> None:
+        super().__init__("cleansing", Watched())
         self.done: list[str] = []
 
     def poll(self) -> None:
@@ -200,6 +202,9 @@ class Once:
 
     def leave(self) -> None:
         self.done.append("left")
+
+    def _found(self, look: Look, width: int) -> tuple[Sequence[str], View, str]:
+        raise NotImplementedError
 
 
 @pytest.mark.parametrize("typed", [["", "aq"], ["a", KeyboardInterrupt()]], ids=["q", "Ctrl-C"])
