@@ -9,6 +9,8 @@ import click
 
 from app.cli.options import reports_errors
 from app.cli.tables import as_json, print_json, width
+
+from app.cli.tables import as_json, stdout
 from app.errors import built
 from app.operate.catalogue import ParserEntry, catalogue
 
@@ -23,7 +25,7 @@ def parsers(name: str | None, as_json: bool) -> int:  # noqa: FBT001  # click's 
     if as_json:
         print_json({"version": 1, "parsers": [each.as_json() for each in found]})
     else:
-        click.echo("\n\n".join("\n".join(_lines(each, width())) for each in found))
+        click.echo("\n\n".join("\n".join(_lines(each, stdout().width)) for each in found))
     return 0
 
 

@@ -40,7 +40,7 @@ interval = click.option(
 
 def has_screen(*, as_json: bool) -> bool:
     """Whether what is watched is drawn in place: on a terminal, from which keys come, too."""
-    return not as_json and _console().is_terminal
+    return not as_json and stdout().is_terminal
 
 
 def print_json(value: object, *, indent: int | None = None, err: bool = False) -> None:
@@ -53,7 +53,7 @@ def show(view: View, *, as_json: bool) -> int:
     if as_json:
         print_json(view.value)
     else:
-        console = _console()
+        console = stdout()
         for line in fitted(view, console.width).lines:
             console.print(line, soft_wrap=True)  # what is longer than the terminal is wrapped by it, and never cut
     return view.code
@@ -79,7 +79,8 @@ def steps(unit: str = "offsets") -> Iterator[Callable[[str, int], Callable[[int]
     Yield the function that begins a step: it receives what is done and how much there is, and returns what advances it.
     """
     console = Console(stderr=True)
-    with Progress(*_columns(), console=console, transient=True, disable=not console.is_terminal) as bar:
+    columns = TextColumn("{task.description}"), BarColumn(20), TaskProgressColumn(), RateColumn(), TimeRemainingColumn()
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
 
         def step(doing: str, total: int) -> Callable[[int], object]:
             for task in bar.task_ids:
@@ -87,15 +88,6 @@ def steps(unit: str = "offsets") -> Iterator[Callable[[str, int], Callable[[int]
             return partial(bar.advance, bar.add_task(doing, total=total, unit=unit))
 
         yield step
-
-
-def _columns() -> Iterator[ProgressColumn]:
-    """Yield what stands in a progress bar: what is done, how much of it, how fast, and how long it will take."""
-    yield TextColumn("{task.description}")
-    yield BarColumn(20)
-    yield TaskProgressColumn()
-    yield RateColumn()
-    yield TimeRemainingColumn()
 
 
 class RateColumn(ProgressColumn):
@@ -112,11 +104,7 @@ def progress(doing: str, total: int, unit: str = "offsets") -> Iterator[Callable
         yield step(doing, total)
 
 
-def width() -> int:
-    """Return how many columns a line may have: those of the terminal, or as good as any number."""
-    return _console().width
-
-
-def _console() -> Console:
+def stdout() -> Console:
+    """Return a console on stdout, as wide as the terminal, or else as good as any number."""
     console = Console(highlight=False)
     return console if console.is_terminal else Console(highlight=False, width=UNLIMITED)
