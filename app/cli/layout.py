@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -82,7 +82,7 @@ class _Table:
         self._width = width
         self.names = [each.lstrip("#?") for each in view.columns]
         self._marks = [each[0] for each in view.columns]
-        columns = [[name, *map(_cell, cells)] for name, cells in zip(self.names, _transposed(view), strict=True)]
+        columns = zip(self.names, *(map(_cell, row) for row in view.rows), strict=True)
         self._sizes = [max(map(cell_len, column)) for column in columns]
         self._beside = [n for n, mark in enumerate(self._marks) if mark != "?"]
         self._below = [n for n, mark in enumerate(self._marks) if mark == "?" and any(row[n] for row in view.rows)]
@@ -110,10 +110,6 @@ class _Table:
     def _padded(self, column: int, cell: str) -> str:
         space = " " * (self._sizes[column] - cell_len(cell))
         return space + cell if self._marks[column] == "#" else cell + space
-
-
-def _transposed(view: View) -> Iterator[Sequence[object]]:
-    return zip(*view.rows, strict=True) if view.rows else iter([()] * len(view.columns))
 
 
 def wrapped(text: str, width: int, style: str = "") -> list[Text]:
