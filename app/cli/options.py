@@ -168,9 +168,6 @@ class DurationParam(click.ParamType[float]):
 
 
 MOMENT, DURATION = TimeParam(), DurationParam()
-since = click.option("--since", "--from", "since", type=MOMENT, help="Start at the first record at or after this time.")
-until = click.option("--until", "--to", "until", type=MOMENT, help="Stop at the first record at or after this time.")
-last = click.option("--last", type=DURATION, help="Only the last 2h; the same as --since '2h ago'.")
 
 
 class Period(NamedTuple):
@@ -183,9 +180,9 @@ class Period(NamedTuple):
 def ranged(command: Callable[..., R]) -> Callable[..., R]:
     """Add the options that choose a range of time; the command receives it as `times`."""
 
-    @since
-    @until
-    @last
+    @click.option("--since", "--from", "since", type=MOMENT, help="Start at the first record at or after this time.")
+    @click.option("--until", "--to", "until", type=MOMENT, help="Stop at the first record at or after this time.")
+    @click.option("--last", type=DURATION, help="Only the last 2h; the same as --since '2h ago'.")
     @wraps(command)
     def wrapper(*args: object, since: int | None, until: int | None, last: float | None, **options: object) -> R:
         if last is not None:
