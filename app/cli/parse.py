@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO
 
 import click
 from rich.console import Console
@@ -42,7 +42,7 @@ def parse(source: IO[bytes], file: Path | None, assignments: tuple[str, ...], as
     elif console.is_terminal and sys.stdout.isatty():
         rejected = _count_rejects(parser, source, console)
     else:
-        _, rejected = cleanse(parser, source, sys.stdout.buffer, _print_reject)
+        _, rejected = cleanse(parser, source, sys.stdout.buffer, lambda at, reject, _: _print(at, reject, err=True))
     return 1 if rejected else 0
 
 
@@ -56,16 +56,22 @@ def _print_all(parser: Parser, source: IO[bytes]) -> int:
 
 def _count_rejects(parser: Parser, source: IO[bytes], console: Console) -> int:
     """Cleanse, and then show the rejects in a table, which thousands of them do not scroll away."""
-    tally = _Tally()
-    total, rejected = cleanse(parser, source, sys.stdout.buffer, tally.add)
+    counts, first = Counter[str](), dict[str, tuple[int, str, str]]()
+
+    def count(number: int, reject: Reject, line: bytes) -> None:
+        counts[reject.reason] += 1
+        if reject.reason not in first:
+            text = line[:SHOWN].rstrip(b"\r\n").decode(errors="backslashreplace")
+            first[reject.reason] = number, reject.detail, f"{text}…" if len(line) > SHOWN else text
+
+    total, rejected = cleanse(parser, source, sys.stdout.buffer, count)
     if rejected:
-        for line in fitted(tally.view(total), console.width).lines:
+        columns = ("REASON", "#LINES", "#SHARE", "#FIRST", "?DETAIL", "?LINE")
+        rows = [(reason, each, f"{each / total:.1%}", *first[reason]) for reason, each in counts.most_common()]
+        view = View(columns, rows, None, footer=f"{rejected:,} of {total:,} lines are rejected")
+        for line in fitted(view, console.width).lines:
             console.print(line, soft_wrap=True)
     return rejected
-
-
-def _print_reject(number: int, reject: Reject, _: bytes) -> None:
-    _print(number, reject, err=True)
 
 
 def _print(number: int, outcome: bytes | Reject, *, err: bool = False) -> None:
@@ -105,3 +111,5 @@ class _Tally:
         ]
         columns = ("REASON", "#LINES", "#SHARE", "#FIRST", "?DETAIL", "?LINE")
         return View(columns, rows, None, footer=f"{self._counts.total():,} of {total:,} lines are rejected")
+
+    click.echo(json.dumps({"line": number} | found, ensure_ascii=False), err=err)
