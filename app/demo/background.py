@@ -6,32 +6,26 @@ import multiprocessing
 import os
 import signal
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Self
 
-from app.demo.lines import Recipe
 from app.demo.verify import Verification, VerificationFailed, VerificationResult
 
 REPORT_SECONDS = 0.25
 
 
-@dataclass(frozen=True, slots=True)
-class DemoTopics:
-    """The topics that the verified service reads and writes."""
-
-    source: str
-    sink: str
-    dead_letters: str
-
-
 class BackgroundVerification:
-    """A verification that reads while the service runs. `latest()` returns its progress, `finish()` ends it."""
+    """
+    A verification that reads while the service runs. `latest()` returns its progress, `finish()` ends it.
 
-    def __init__(self, bootstrap: str, recipe: Recipe, topics: DemoTopics) -> None:
+    `start` is called in the other process, so it must be picklable.
+    """
+
+    def __init__(self, start: Callable[[], Verification]) -> None:
         context = multiprocessing.get_context("spawn")  # a fork would inherit librdkafka's locks without its threads
         self._ours, theirs = context.Pipe()
-        self._process = context.Process(target=_verify, args=(theirs, bootstrap, recipe, topics), daemon=True)
+        self._process = context.Process(target=_verify, args=(theirs, start), daemon=True)
         self._process.start()
         theirs.close()
         self._latest: VerificationResult | None = None
@@ -61,13 +55,11 @@ class BackgroundVerification:
         self._ours.send("finish")
 
 
-def _verify(pipe: Connection, bootstrap: str, recipe: Recipe, topics: DemoTopics) -> None:
+def _verify(pipe: Connection, start: Callable[[], Verification]) -> None:
     """Verify until told to finish; send verdicts regularly, and the final one at the end."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the demo, which then ends this process
     os.nice(19)
-    with Verification(
-        bootstrap, recipe, source=topics.source, sink=topics.sink, dead_letters=topics.dead_letters
-    ) as verification:
+    with start() as verification:
         sent, told = 0.0, False
         while verification.poll() or not told:  # after the request to finish, continue while records arrive
             told = told or (pipe.poll() and bool(pipe.recv()))

@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -18,11 +19,11 @@ from rich.console import Console
 from rich.progress import Progress
 
 from app.demo import lines
-from app.demo.background import BackgroundVerification, DemoTopics
+from app.demo.background import BackgroundVerification
 from app.demo.board import Board
 from app.demo.feed import to_kafka
 from app.demo.lines import Recipe
-from app.demo.verify import CONSUMER, VerificationFailed, VerificationResult
+from app.demo.verify import CONSUMER, Verification, VerificationFailed, VerificationResult
 from app.embedded.broker import Broker
 from app.embedded.process import ManagedProcess
 from app.errors import NotUsable
@@ -104,8 +105,9 @@ def _cleanse(file: Path, broker: Broker, recipe: Recipe) -> tuple[VerificationRe
     """Run the service as a user would and verify its output meanwhile; return result, exit code and page."""
     console.print(f"[bold]3[/] winnow run -c {file} --until-end", soft_wrap=True)
     log = file.with_name("winnow.log")
+    start = partial(Verification, broker.bootstrap, recipe, source=SOURCE, sink=SINK, dead_letters=DEAD_LETTERS)
     with (
-        BackgroundVerification(broker.bootstrap, recipe, DemoTopics(SOURCE, SINK, DEAD_LETTERS)) as verification,
+        BackgroundVerification(start) as verification,
         _winnow(log, "run", "-c", str(file), "--until-end") as service,
         closing(Committed(broker.bootstrap)) as committed,
         Board(console, recipe.count, f"{SOURCE} ▶ {SINK}") as board,

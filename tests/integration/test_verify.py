@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import pytest
 from confluent_kafka import Producer
 
 from app.demo.background import BackgroundVerification
-from app.demo.background import DemoTopics as Names
 from app.demo.lines import Recipe
 from app.demo.verify import Verification, VerificationFailed, VerificationResult
 from app.embedded.broker import Broker, Cluster
@@ -229,8 +229,9 @@ def test_reads_while_the_service_writes(outputs: Outputs) -> None:
 def test_reads_in_the_background(outputs: Outputs) -> None:
     """A separate process counts the records and sends its result once the caller reports that all are written."""
     records = planted()
-    names = Names(SOURCE, outputs.names["sink"], outputs.names["dead"])
-    with BackgroundVerification(outputs.bootstrap, RECIPE, names) as verification:
+    sink, dead = outputs.names["sink"], outputs.names["dead"]
+    start = partial(Verification, outputs.bootstrap, RECIPE, source=SOURCE, sink=sink, dead_letters=dead)
+    with BackgroundVerification(start) as verification:
         outputs.write(records[:1_000])
         outputs.producer.commit_transaction(30)
         while (result := verification.latest(0.1)) is None or result.lost > 2_000:
@@ -247,9 +248,9 @@ def test_reads_in_the_background(outputs: Outputs) -> None:
 
 def test_a_failed_background_process_is_reported(broker: Cluster, topics: Topics) -> None:
     """If the process ends without a result, waiting for one raises an error."""
-    names = Names(SOURCE, "nowhere", topics("dead"))
+    start = partial(Verification, broker.bootstrap, RECIPE, source=SOURCE, sink="nowhere", dead_letters=topics("dead"))
     with (
-        BackgroundVerification(broker.bootstrap, RECIPE, names) as verification,
+        BackgroundVerification(start) as verification,
         pytest.raises(VerificationFailed, match="ended before"),
     ):
         verification.latest(60)
