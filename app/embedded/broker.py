@@ -178,7 +178,9 @@ class Broker(Cluster, Startable):
         if not (data / META).exists():
             data.mkdir()
             meta, checkpoint = _formatted(java, jars)
-            mine = {"node.id": str(node), "directory.id": _kafka_uuid()}
+            # A random id in Kafka's format: URL-safe Base64.
+            directory = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+            mine = {"node.id": str(node), "directory.id": directory}
             (data / META).write_text("".join(f"{key}={value}\n" for key, value in (meta | mine).items()))
             (data / CHECKPOINT).write_bytes(checkpoint)
 
@@ -273,11 +275,6 @@ def _formatted(java: str, jars: Path) -> tuple[dict[str, str], bytes]:
             raise BrokerFailed(f"Kafka failed to format a log folder:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
         rows = [row for row in (data / META).read_text().splitlines() if not row.startswith("#")]
         return dict(row.split("=", 1) for row in rows), (data / CHECKPOINT).read_bytes()
-
-
-def _kafka_uuid() -> str:
-    """Return a random id in Kafka's format: URL-safe Base64."""
-    return base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
 
 
 class HeldPorts(tuple[int, ...]):  # noqa: SLOT001  # a tuple has no slots of its own
