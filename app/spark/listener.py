@@ -21,7 +21,6 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from pyspark.sql.streaming.listener import (
-    QueryIdleEvent,
     QueryProgressEvent,
     QueryStartedEvent,
     QueryTerminatedEvent,
@@ -77,7 +76,7 @@ class OffsetListener(StreamingQueryListener):
         self._followed: set[str] = set()
         self._ended = threading.Condition()
 
-    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802  # Spark's name, as the three below
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802  # Spark's name, as the two below
         if self._query in (None, event.name):
             with self._ended:
                 self._followed.add(str(event.runId))
@@ -85,9 +84,6 @@ class OffsetListener(StreamingQueryListener):
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
         if self._query in (None, event.progress.name):
             self._saver.offer(end_offsets(event.progress.json))
-
-    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
-        """Do nothing: an idle query has no new offsets."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
         """Stop following the query, which lets `close` continue."""
