@@ -12,7 +12,7 @@ from itertools import groupby
 from pathlib import Path
 
 from app.events import JVM_OUTPUT
-from app.model import Partition
+from app.model import Partition, numbers_by_topic
 from app.spark.properties import JAVA_OPTIONS
 
 CONFIGURATION, TEMPLATE = (Path(str(files("app.spark").joinpath(f"log4j2.{kind}"))) for kind in ("properties", "json"))
@@ -68,11 +68,8 @@ def _forward(reading: int) -> None:
 
 def job_name(number: int, partitions: Iterable[Partition]) -> str:
     """Return the name of a round in Spark's UI: `round 12: raw 0-3, 7; other 0`."""
-    numbers = {
-        topic: [partition.number for partition in found]
-        for topic, found in groupby(sorted(partitions), lambda partition: partition.topic)
-    }
-    name = f"round {number}: " + "; ".join(f"{topic} {_ranges(found)}" for topic, found in numbers.items())
+    numbers = numbers_by_topic(sorted(partitions)).items()
+    name = f"round {number}: " + "; ".join(f"{topic} {_ranges(found)}" for topic, found in numbers)
     return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
 
 
