@@ -23,10 +23,6 @@ def _without_secrets(_logger: object, _method: str, line: EventDict) -> EventDic
     return {key: without_secrets(value) if isinstance(value, str) else value for key, value in line.items()}
 
 
-def _in_order(_logger: object, _method: str, line: EventDict) -> EventDict:
-    return {**{name: line[name] for name in FIRST if name in line}, **line}
-
-
 def on_terminal() -> bool:
     return sys.stderr.isatty()
 
@@ -35,17 +31,17 @@ def configure(level: str = "info", **context: object) -> None:
     """Set up structlog for this process: the command line, or a worker's task. Each line holds `context`."""
     terminal = on_terminal()
 
-    def with_context(_logger: object, _method: str, line: EventDict) -> EventDict:
-        return {**context, **line}
+    def in_order(_logger: object, _method: str, line: EventDict) -> EventDict:
+        line = {**context, **line}
+        return {**{name: line[name] for name in FIRST if name in line}, **line}
 
     structlog.configure(
         processors=[
-            with_context,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=not terminal),
             structlog.processors.format_exc_info,
+            in_order,
             _without_secrets,
-            _in_order,
             structlog.dev.ConsoleRenderer(event_key="message") if terminal else structlog.processors.JSONRenderer(),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
