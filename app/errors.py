@@ -65,6 +65,10 @@ class WinnowError(Exception):
         self.cure = cure
         super().__init__(self.cause, cure)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the attributes: each error takes arguments of its own."""
+        return type(self).__new__, (type(self), *self.args), self.__dict__
+
     def __str__(self) -> str:
         return f"{self.cause}: {self.cure}" if self.cure else self.cause
 
@@ -77,9 +81,6 @@ class ConfigError(WinnowError):
     def __init__(self, problems: tuple[str, ...]) -> None:
         self.problems = tuple(map(without_secrets, problems))
         super().__init__("\n".join(self.problems))
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.problems,)
 
 
 def built(key: str, build: Callable[[], T]) -> T:
@@ -160,9 +161,6 @@ class PartitionError(WinnowError):
         where = f"{self.partition}" if self.offset is None else f"{self.partition}@{self.offset}"
         return f"{where}: {super().__str__()}"
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.partition, self.cause, self.offset, self.cure)
-
 
 class Fenced(PartitionError):
     """Another owner has opened this partition: this one stops and drops its open work; no data is lost."""
@@ -209,9 +207,6 @@ class Truncated(Blocked):
         super().__init__(partition, cause, offset, unblock(partition))
         self.cut = cut
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.partition, self.offset, self.cut)
-
 
 class OffsetVanished(Blocked):
     """The group had an offset for this partition, but has none now."""
@@ -228,39 +223,29 @@ class NoStartingOffset(Blocked):
 class CorruptOffset(Blocked):
     """The offset store holds something other than an offset for this partition."""
 
-    def __init__(self, partition: Partition, cause: str, offset: int | None = None, cure: str = "") -> None:
-        super().__init__(partition, cause, offset, cure or choose_offset(partition))
+    def __init__(self, partition: Partition, cause: str, offset: int | None = None) -> None:
+        super().__init__(partition, cause, offset, choose_offset(partition))
 
 
 class OffsetPending(Blocked):
     """A transaction that covers the group's offset never ended, so stable reads of the offset never return."""
 
-    def __init__(
-        self,
-        partition: Partition,
-        cause: str = "a transaction is hanging in __consumer_offsets, and its records do not show how it ended",
-        offset: int | None = None,
-        cure: str = "",
-    ) -> None:
+    def __init__(self, partition: Partition, offset: int | None = None) -> None:
+        cause = "a transaction is hanging in __consumer_offsets, and its records do not show how it ended"
         end = (
             f"find it with {ANY.find_hanging('--topic __consumer_offsets')}, and abort it with the same tool; then, "
             "if its lines are readable in the sink (they start at this partition's last winnow.transaction header), "
         )
         past = f"set the offset past them: {reset(partition, '--to-offset OFFSET')}"
-        super().__init__(partition, cause, offset, cure or end + past)
+        super().__init__(partition, cause, offset, end + past)
 
 
 class Leaderless(Blocked):
     """No broker answers for this partition, although brokers answer for others."""
 
-    def __init__(
-        self,
-        partition: Partition,
-        cause: str = "the partition has no leader, or its broker does not answer",
-        offset: int | None = None,
-        cure: str = "bring its broker back; the partition resumes on its own",
-    ) -> None:
-        super().__init__(partition, cause, offset, cure)
+    def __init__(self, partition: Partition) -> None:
+        cause = "the partition has no leader, or its broker does not answer"
+        super().__init__(partition, cause, cure="bring its broker back; the partition resumes on its own")
 
 
 class TooManyDeadLetters(Blocked):
@@ -270,12 +255,12 @@ class TooManyDeadLetters(Blocked):
     Only committed work counts. This is not retried: a new task would start counting again and drain more records.
     """
 
-    def __init__(self, partition: Partition, cause: str, offset: int | None = None, cure: str = "") -> None:
+    def __init__(self, partition: Partition, cause: str) -> None:
         mend = (
             "fix the parser or its options and restart Winnow; to accept the dead letters, restart it with a higher "
             "dead.letters.breaker.ratio or none; to skip these records, "
         )
-        super().__init__(partition, cause, offset, cure or mend + reset(partition, "--to-offset OFFSET"))
+        super().__init__(partition, cause, cure=mend + reset(partition, "--to-offset OFFSET"))
 
 
 class TopicGone(Blocked):

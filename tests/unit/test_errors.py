@@ -13,10 +13,13 @@ from app import errors, model
 from app.errors import (
     ConfigError,
     Fenced,
+    Leaderless,
     NotAllowed,
     NotUsable,
     OffsetMoved,
+    OffsetPending,
     PartitionError,
+    TooManyDeadLetters,
     Transient,
     Truncated,
     Unreachable,
@@ -36,11 +39,16 @@ def family(kind: type[WinnowError]) -> Iterator[type[WinnowError]]:
 
 
 def an(kind: type[WinnowError]) -> WinnowError:
-    if kind is Truncated:
-        return Truncated(P, 42, 40)
-    if issubclass(kind, PartitionError):
-        return kind(P, "what happened", 42)
-    return ConfigError(("a", "b")) if kind is ConfigError else kind("what happened")
+    with_arguments_of_their_own = (
+        ConfigError(("a", "b")),
+        Truncated(P, 42, 40),
+        TooManyDeadLetters(P, "what happened"),
+        OffsetPending(P, 42),
+        Leaderless(P),
+    )
+    if known := [each for each in with_arguments_of_their_own if type(each) is kind]:
+        return known[0]
+    return kind(P, "what happened", 42) if issubclass(kind, PartitionError) else kind("what happened")
 
 
 @pytest.mark.parametrize("kind", list(family(WinnowError)))
@@ -50,7 +58,7 @@ def test_every_error_survives_the_trip_from_an_executor(kind: type[WinnowError])
 
     copy = pickle.loads(pickle.dumps(error))
 
-    assert (kind, str(error)) == (type(copy), str(copy))
+    assert (kind, str(error), vars(error)) == (type(copy), str(copy), vars(copy))
 
 
 @pytest.mark.parametrize("kind", [kind for kind in family(WinnowError) if kind.__module__ == "app.errors"])
