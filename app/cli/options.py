@@ -138,36 +138,29 @@ def reasons_of(settings: config.Config, asked: tuple[str, ...]) -> tuple[str, ..
     return asked
 
 
-class TimeParam(click.ParamType[int]):
-    """A time, as milliseconds since the epoch; how one without a zone is read is told."""
+class TextParam(click.ParamType[Any]):
+    """A value that a function reads from its text; the function's ValueError says what is wrong with it."""
 
-    name = "time"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401  # click's
-        if not isinstance(value, str):
-            return value
-        try:
-            found = milliseconds_of(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-        if local := assumed(value):
-            click.echo(f"{value} is read as {local}", err=True)
-        return found
-
-
-class DurationParam(click.ParamType[float]):
-    """A duration, as seconds."""
-
-    name = "duration"
+    def __init__(self, name: str, read: Callable[[str], object]) -> None:
+        self.name = name
+        self._read = read
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401  # click's
         try:
-            return seconds_of(value) if isinstance(value, str) else value
+            return self._read(value) if isinstance(value, str) else value
         except ValueError as error:
             self.fail(str(error), param, ctx)
 
 
-MOMENT, DURATION = TimeParam(), DurationParam()
+def moment(text: str) -> int:
+    """Return a time as milliseconds since the epoch, and say how one without a zone is read."""
+    found = milliseconds_of(text)
+    if local := assumed(text):
+        click.echo(f"{text} is read as {local}", err=True)
+    return found
+
+
+MOMENT, DURATION = TextParam("time", moment), TextParam("duration", seconds_of)
 
 
 class Period(NamedTuple):

@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from functools import partial
 from itertools import islice
 from random import Random
-from typing import Any
 
 import click
 
 from app.cli.options import DURATION, TimeParam, clients, configured, parser_of, reasons_of, topics
 from app.cli.tables import as_json, print_json
+
+from app.cli.options import DURATION, TextParam, clients, configured, moment, parser_of, reasons_of, topics
+from app.cli.tables import as_json
 from app.config import Config
 from app.driver.clients import Clients
 from app.errors import built
@@ -26,15 +28,8 @@ from parsers.flume import envelope
 WORDS = {"earliest": Goal.EARLIEST, "latest": Goal.LATEST, "committed": Goal.CURRENT}
 
 
-class StartParam(TimeParam):
-    """Where a tap starts: one of the words, or a time."""
-
-    name = "start"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401  # click's
-        if value in WORDS:
-            return Target(WORDS[value])
-        return Target(Goal.TIME, super().convert(value, param, ctx))
+def _start(text: str) -> Target:
+    return Target(WORDS[text]) if text in WORDS else Target(Goal.TIME, moment(text))
 
 
 @click.command(epilog="Example: winnow tap --topic raw-logs:3 --limit 10")
@@ -44,7 +39,7 @@ class StartParam(TimeParam):
     "--since",
     "--from",
     "begin",
-    type=StartParam(),
+    type=TextParam("start", _start),
     help="Start at a time, or at `earliest` or `committed`; by default `latest`.",
 )
 @click.option("--last", type=DURATION, help="Start 2h ago; the same as --since '2h ago'.")
