@@ -80,36 +80,3 @@ def _print(number: int, outcome: bytes | Reject, *, err: bool = False) -> None:
     else:
         found = {"output": outcome.decode(errors="backslashreplace")}
     print_json({"line": number} | found, err=err)
-
-
-class _First(NamedTuple):
-    """The first line that was rejected for a reason."""
-
-    number: int
-    detail: str
-    text: str
-
-
-class _Tally:
-    """How many lines were rejected for each reason."""
-
-    def __init__(self) -> None:
-        self._counts = Counter[str]()
-        self._first: dict[str, _First] = {}
-
-    def add(self, number: int, reject: Reject, line: bytes) -> None:
-        self._counts[reject.reason] += 1
-        if reject.reason not in self._first:
-            text = line[:SHOWN].rstrip(b"\r\n").decode(errors="backslashreplace")
-            self._first[reject.reason] = _First(number, reject.detail, f"{text}…" if len(line) > SHOWN else text)
-
-    def view(self, total: int) -> View:
-        """Return the reasons, the most frequent first."""
-        rows = [
-            (reason, count, f"{count / total:.1%}", *self._first[reason])
-            for reason, count in self._counts.most_common()
-        ]
-        columns = ("REASON", "#LINES", "#SHARE", "#FIRST", "?DETAIL", "?LINE")
-        return View(columns, rows, None, footer=f"{self._counts.total():,} of {total:,} lines are rejected")
-
-    click.echo(json.dumps({"line": number} | found, ensure_ascii=False), err=err)

@@ -8,9 +8,7 @@ from textwrap import TextWrapper, indent
 import click
 
 from app.cli.options import reports_errors
-from app.cli.tables import as_json, print_json, width
-
-from app.cli.tables import as_json, stdout
+from app.cli.tables import as_json, print_json, stdout
 from app.errors import built
 from app.operate.catalogue import ParserEntry, catalogue
 

@@ -9,11 +9,8 @@ from random import Random
 
 import click
 
-from app.cli.options import DURATION, TimeParam, clients, configured, parser_of, reasons_of, topics
-from app.cli.tables import as_json, print_json
-
 from app.cli.options import DURATION, TextParam, clients, configured, moment, parser_of, reasons_of, topics
-from app.cli.tables import as_json
+from app.cli.tables import as_json, print_json
 from app.config import Config
 from app.driver.clients import Clients
 from app.errors import built

@@ -121,8 +121,6 @@ def _a_partition_can_start(tree: Tree, store: str, starting: object) -> Iterator
         yield f"starting.offsets must not be error without a store: no partition would ever start{where}"
 
 
-def _a_broker_is_named(cluster: str) -> Rule:
-
 def _a_broker_is_named(cluster: str, tree: Tree, kafka: Properties) -> Iterator[str]:
     names = [f"{cluster}.{name}" for name in kafka_properties.BROKERS]
     if (kafka or cluster == SOURCE_CLUSTER) and not any(map(tree.has, names)):
