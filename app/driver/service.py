@@ -200,7 +200,7 @@ class Service:
         """
         if not self._tracker.taken:
             return False
-        if self._discovery.takeover.has_all(workload.ranges.keys()):
+        if self._discovery.takeover.has_all(workload.committed.keys()):
             self._stop.request(f"taken over by {latest(self._tracker.taken.values())}")
         else:
             self._wait(LOOK_SECONDS)

@@ -359,6 +359,24 @@ class TestTheEarlier:
         events = [each["event"] for each in logs]
         assert "takeover_abandoned" in events
 
+    def test_what_it_cannot_read_is_still_its_own(self) -> None:
+        """It waits for who is to take it: the later one may die before the partition has a leader again."""
+        kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
+        kafka.committed = {A: owned(3, ME), B: owned(3, ME)}
+
+        def act(_: Sequence[Assignment]) -> Result:
+            if len(rounds.rounds) == 3:
+                kafka.committed[A], kafka.leaderless = owned(4, LATER), {B.number}
+            flow.time.pass_by(2)
+            return []
+
+        rounds = FakeRounds(act)
+        flow = SimulatedService(kafka, rounds, seconds=80)
+
+        flow.run()
+
+        assert {A} == {each.partition for task in rounds.rounds[3] for each in task.ranges}
+
     def test_whoever_fences_its_tasks_has_a_moment_to_say_who_they_are(self) -> None:
         """A new round at once would fence the later run before its first commit, and so on."""
         kafka = DriverKafka(p0=(0, 10))
