@@ -16,6 +16,7 @@ from typing import Any
 from app.driver.newcomers import Newcomers
 from app.driver.owners import Owners
 from app.driver.pause import PauseMark
+from app.driver.takeover import Takeover
 from app.executor.lane.states import Closed, Opened
 from app.headers import TRANSACTION, as_text
 from app.kafka import settings, writers
@@ -114,6 +115,18 @@ def _offset_early() -> AbstractContextManager[None]:
 def _rivals_ignored() -> AbstractContextManager[None]:
     """Wrong: a driver does not look whether a later run works for its group."""
     return _replaced(Owners, "observe", lambda *_: None)
+
+
+def _dead_waited_for() -> AbstractContextManager[None]:
+    """Wrong: what a later generation has taken is never taken back, although that has died."""
+    return _replaced(
+        Takeover, "taken", property(lambda self: {p: o for p, o in self._others.items() if self._is_later(o)})
+    )
+
+
+def _leaves_early() -> AbstractContextManager[None]:
+    """Wrong: a service ends when a later generation has taken some of its partitions."""
+    return _replaced(Takeover, "has_all", lambda self, _: bool(self.taken))
 
 
 def _leaderless_forgotten() -> AbstractContextManager[None]:
@@ -247,6 +260,8 @@ ARMS: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
     "offset-outside": _offset_outside,
     "offset-early": _offset_early,
     "rivals-ignored": _rivals_ignored,
+    "dead-waited-for": _dead_waited_for,
+    "leaves-early": _leaves_early,
     "leaderless-forgotten": _leaderless_forgotten,
     "restored-without-id": _restored_without_id,
     "outage-is-silence": _outage_is_silence,

@@ -37,6 +37,8 @@ PATIENCE = 60
 """How many times a person looks, every half second, whether all tasks have ended."""
 HEAL_SECONDS = 8.0
 """When everything is repaired."""
+LOOK_SECONDS = 0.01
+"""How soon something happens after what it waits for."""
 SILENCE_SECONDS = Timings().gone + 5.0
 """Longer than a living service may be silent."""
 
@@ -92,6 +94,7 @@ class What(StrEnum):
     SOURCE_LEADERLESS = "a source partition has no leader"
     SERVICE_STARTS = "a second service starts"
     NEW_GENERATION = "a later generation starts"
+    GENERATION_DIES = "a later generation starts and dies for good"
     STANDS_BY = "a service stands by"
     UNTIL_END = "a service starts that ends by itself"
     SERVICE_STOPS = "a service is stopped"
@@ -158,6 +161,7 @@ USUAL: Sequence[tuple[What, int]] = (
     (What.ADD_SOURCE, 2),
     (What.ADD_SINK, 2),
     (What.WRITE_ABORTED, 5),
+    (What.GENERATION_DIES, 2),
 )
 
 
@@ -228,16 +232,18 @@ def _write_aborted(sim: Any, event: Event) -> None:
 
 def _kill_task(sim: Any, event: Event) -> None:
     if (worker := _pick(sim.workers, event)) is not None:
-        sim.history.note(worker.name, "is killed")
-        sim.scheduler.kill(worker)
+        _kill(sim, worker)
 
 
 def _kill_driver(sim: Any, event: Event) -> None:
     if (service := _pick(sim.alive, event)) is not None:
-        sim.history.note(service.name, "is killed")
-        service.killed = True
-        sim.scheduler.kill(service.process)
+        _kill(sim, service.process)
         sim.scheduler.after(event.seconds, lambda: sim.start_service(service.generation) if sim.goes_on else None)
+
+
+def _kill(sim: Any, process: Process) -> None:
+    sim.history.note(process.name, "is killed")
+    sim.scheduler.kill(process)
 
 
 def _for_a_time(
@@ -343,6 +349,28 @@ def _start_service(sim: Any, _: Event) -> None:
 
 def _new_generation(sim: Any, _: Event) -> None:
     sim.start_service(sim.newest_generation + 1)
+
+
+def _generation_dies(sim: Any, event: Event) -> None:
+    """
+    Start a later generation and kill it for good; lines come afterwards.
+
+    Either all of it dies once it has taken a partition, or its driver after a time, perhaps before it has taken any.
+    """
+    service, until = sim.start_service(sim.newest_generation + 1), sim.scheduler.now + event.seconds
+    all_of_it = event.which % 2 == 0
+    sim.heals_at = max(sim.heals_at, until + 1.0)
+
+    def look() -> None:
+        has_one = all_of_it and sim.judge.named(service.name, sim.scheduler.now)
+        if not has_one and sim.scheduler.now < until:
+            sim.scheduler.after(LOOK_SECONDS, look)
+        elif not service.over:
+            for process in (service.process, *(service.rounds.alive if has_one else ())):
+                _kill(sim, process)
+            sim.write_to_all()
+
+    look()
 
 
 def _stands_by(sim: Any, _: Event) -> None:
@@ -612,6 +640,7 @@ _HAPPENS: dict[What, Callable[[Any, Event], None]] = {
     What.SOURCE_LEADERLESS: _source_leaderless,
     What.SERVICE_STARTS: _start_service,
     What.NEW_GENERATION: _new_generation,
+    What.GENERATION_DIES: _generation_dies,
     What.STANDS_BY: _stands_by,
     What.UNTIL_END: _until_end,
     What.SERVICE_STOPS: _service_stops,

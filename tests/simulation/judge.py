@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from app.model import Partition
+from app.model import Owner, Partition
 from app.offsets.metadata import OffsetMetadata
 from app.operate.findings import Defect, Finding
 from app.operate.ranges import Range
@@ -305,6 +305,16 @@ class Judge:
         last = [[stored for stored in each if self.lost_at < stored.at <= at][-1:] for each in self.earlier.values()]
         return any(_host(stored) == host for each in last for stored in each)
 
+    def never_took_all(self, generation: int, seconds: float) -> bool:
+        """Return whether generations from this one on never took some partition, and committed for a shorter time."""
+        taken = [
+            [stored.at for stored in each if _owner(stored).generation >= generation]
+            for each in self.earlier.values()
+            if each
+        ]
+        times = [at for each in taken for at in each]
+        return not all(taken) and max(times, default=0.0) - min(times, default=0.0) < seconds
+
     def added(self, log: Log) -> None:
         """Expect all records of a new source partition, if the group has begun."""
         if self._stored:
@@ -391,8 +401,12 @@ class Judge:
                     self.found("lost", f"{who.partition}:{who.number} of {log.partition}@{offset}")
 
 
+def _owner(stored: Stored) -> Owner:
+    return OffsetMetadata.parse(stored.metadata).owner
+
+
 def _host(stored: Stored) -> str:
-    return OffsetMetadata.parse(stored.metadata).owner.host
+    return _owner(stored).host
 
 
 def _is_seen(each: Sequence[Stored], at: int) -> bool:

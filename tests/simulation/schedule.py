@@ -66,7 +66,6 @@ class Running:
     """When it started."""
     rounds: SimRounds | None = None
     tracker: StatusTracker | None = None
-    killed: bool = False
     code: int | None = None
     error: BaseException | None = None
 
@@ -322,6 +321,7 @@ class Simulation:
         def main() -> None:
             try:
                 running.code = self._serve(running)
+                self._leaves(running)
             except Killed:
                 raise
             except WinnowError as error:
@@ -370,6 +370,13 @@ class Simulation:
             equal = each is not running and each.generation == running.generation
             if equal and each.goes_on and self._has_seen(running, each):
                 self.judge.found("displaced", f"{running.name} goes to work beside {each.name}")
+
+    def _leaves(self, running: Running) -> None:
+        """Judge a service that says it was taken over: a later one lives, has taken everything, or had time to."""
+        later = running.generation + 1
+        says_so = running.stop.cause.startswith("taken over by") and all(each.generation < later for each in self.alive)
+        if says_so and self.judge.never_took_all(later, Timings().gone - self.setting.round_interval):
+            self.judge.found("deserted", f"{running.name} ends, and nobody has all partitions")
 
     def _has_seen(self, running: Running, other: Running) -> bool:
         """
@@ -453,14 +460,14 @@ class Simulation:
             event.happen(self)
         self.scheduler.sleep(max(0.0, self.heals_at - self.scheduler.now))
         self._heal()
-        if self.judge.hangs:
-            self._write_to_all()
+        if self.judge.hangs:  # a committed transaction ends with the next one
+            self.write_to_all()
         if self._drains() and self._settles():
             self._stop()
             self.judge.conclude()
 
-    def _write_to_all(self) -> None:
-        """Write a good and a bad line to each partition: a committed transaction that hangs ends with the next one."""
+    def write_to_all(self) -> None:
+        """Write a good and a bad line to each partition."""
         for log in self.logs:
             for good in (True, False):
                 number = self.written.get(log.partition.number, 0)
@@ -473,7 +480,7 @@ class Simulation:
             return True  # a round whose workers start slowly may be killed at any time
         self.goes_on = False
         looks_at, until = self.scheduler.now, self.scheduler.now + LONGEST_SECONDS
-        while (len(self._at_work()) > 1 or self._orphans()) and not self._gave_up():
+        while (len(self._at_work()) > 1 or self._orphans() or self._may_follow()) and not self._gave_up():
             looks_at = self._person_looks(looks_at)  # while all partitions wait for a person, nobody commits its name
             if self.scheduler.now > until:
                 self.judge.found("two services", f"{' and '.join(each.name for each in self._at_work())} both work on")
@@ -490,16 +497,22 @@ class Simulation:
 
     def _comes_once(self) -> bool:
         """Write twice. A lane that another has replaced learns that at its next save: the first lines may be doubled."""
-        self._write_to_all()
+        self.write_to_all()
         if not self._drains():
             return False
         self.judge.settle(self.written)
-        self._write_to_all()
+        self.write_to_all()
         return self._drains()
 
     def _orphans(self) -> list[Process]:
         """Return the workers that have outlived their driver."""
         return [worker for each in self.services if each.over and each.rounds for worker in each.rounds.alive]
+
+    def _may_follow(self) -> bool:
+        """At least once: return whether services stand by, and none has worked so long that they must have seen it."""
+        since = self.scheduler.now - self.setting.round_interval - Timings().sign_of_life
+        seen = any(each.rounds and each.rounds.since < since for each in self.alive)
+        return self.setting.repeats and not seen and not all(each.rounds for each in self.alive)
 
     def _at_work(self) -> list[Running]:
         """Return the services that work or will: not those that stand by, asked to or beside a later generation."""

@@ -45,6 +45,7 @@ class SimRounds:
         self.slots, self.start_seconds = slots, start_seconds
         self.scheduler, self.driver, self.make_clients = scheduler, driver, make_clients
         self.runtime, self.parser, self.submits = runtime, parser, submits
+        self.since = scheduler.now  # the driver goes to work
         self.workers: list[Process] = []
         """All workers ever started; the last ones may be alive."""
         self.planned: list[OffsetRange] = []
