@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from app.errors import TooManyDeadLetters
 from app.executor.cleanse import Cleansed
+from app.executor.lane.progress import Progress
 from app.model import Partition
 from app.rates import BreakerLimit
 
@@ -15,46 +16,53 @@ from app.rates import BreakerLimit
 SLICE = 1 / 20
 
 
-@dataclass(slots=True)
-class _Slice:
-    """The number of records and of dead letters since a moment."""
+class _Mark(NamedTuple):
+    """How many records and dead letters a partition had had at a moment."""
 
-    since: float
-    records: int = 0
-    dead: int = 0
+    at: float
+    records: int
+    dead: int
 
 
 class CircuitBreaker:
-    """Counts the records and the dead letters of each partition in a sliding window."""
+    """
+    Watches the records and the dead letters of each partition in a sliding window.
+
+    The lanes count them: records that are dropped with their transaction come again, and must count once.
+    """
 
     def __init__(self, limit: BreakerLimit | None, clock: Callable[[], float]) -> None:
         self._limit = limit
         self._clock = clock
-        self._windows: dict[Partition, deque[_Slice]] = defaultdict(deque)
+        self._windows: dict[Partition, deque[_Mark]] = defaultdict(deque)
 
-    def judge(self, partition: Partition, cleansed: Cleansed) -> None:
+    def judge(self, partition: Partition, progress: Progress, cleansed: Cleansed) -> None:
         """
-        Count the results of some records; call it before they are sent.
+        Judge the results of some records together with the lane's progress; call it before they are sent.
 
         Raises:
             TooManyDeadLetters: the window now contains too many.
         """
         if self._limit is None:
             return
-        records, dead = self._add(partition, cleansed, self._limit.seconds)
+        known = progress.done, progress.open
+        had = _Mark(self._clock(), sum(each.records for each in known), sum(each.dead_total for each in known))
+        first = self._slide(partition, had, self._limit.seconds)
+        records = had.records - first.records + cleansed.records
+        dead = had.dead - first.dead + len(cleansed.dead_letters)
         if records >= self._limit.minimum and dead > self._limit.ratio * records:
             raise TooManyDeadLetters(partition, _cause(self._limit, records, dead, cleansed.reasons))
 
-    def _add(self, partition: Partition, cleansed: Cleansed, seconds: float) -> tuple[int, int]:
-        """Add some records to the window of a partition; return its totals of records and dead letters."""
-        window, now = self._windows[partition], self._clock()
-        while window and window[0].since < now - seconds:
+    def _slide(self, partition: Partition, now: _Mark, seconds: float) -> _Mark:
+        """Move the window of a partition on; return the mark at its beginning."""
+        window = self._windows[partition]
+        while window and window[-1].records > now.records:  # set on records that were dropped since
+            window.pop()
+        while window and window[0].at < now.at - seconds:
             window.popleft()
-        if not window or window[-1].since < now - seconds * SLICE:
-            window.append(_Slice(now))
-        window[-1].records += cleansed.records
-        window[-1].dead += len(cleansed.dead_letters)
-        return sum(each.records for each in window), sum(each.dead for each in window)
+        if not window or window[-1].at < now.at - seconds * SLICE:
+            window.append(now)
+        return window[0]
 
 
 def _cause(limit: BreakerLimit, records: int, dead: int, reasons: Collection[str]) -> str:

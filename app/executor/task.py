@@ -282,7 +282,7 @@ class Task:
             self._calls.step(self._lanes[failure.partition], partial(_fail, failure))
 
     def _take(self, lane: Lane, cleansed: Cleansed, ready: Ready) -> None:
-        self._breaker.judge(lane.partition, cleansed)
+        self._breaker.judge(lane.partition, ready.ledger.progress, cleansed)
         ready.take(cleansed)
         self._pacing.took(lane, cleansed)
 

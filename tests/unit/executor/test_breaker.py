@@ -12,6 +12,7 @@ from app.errors import TooManyDeadLetters
 from app.executor import task
 from app.executor.breaker import CircuitBreaker
 from app.executor.cleanse import Cleansed
+from app.executor.lane.progress import Progress
 from app.executor.parse import make_parser
 from app.model import CommittedOffset, Guarantee, OffsetRange, Outcome, Owner, Partition, Receipt
 from app.offsets.metadata import Counts, OffsetMetadata
@@ -159,6 +160,19 @@ class TestTask:
         assert Outcome.BLOCKED is cleanse(kafka, HALF, clients=TheirClients)[A].outcome
         assert {A: 1} == kafka.epochs
 
+    @pytest.mark.parametrize("guarantee", list(Guarantee))
+    @pytest.mark.parametrize("refused", [None, cleansed(0)], ids=["sink outage", "refused line"])
+    def test_what_is_taken_again_counts_once(self, refused: bytes | None, guarantee: Guarantee) -> None:
+        """A lane takes its records again after each failed commit, and in the search for a line that Kafka refuses."""
+        kafka = FakeKafka({A: [*good(2), *bad(17)]})
+        kafka.refuses_line = lambda value: value == refused
+        fails = [Mishap(Point.BEFORE_COMMIT, Trouble.TRANSIENT, times) for times in range(2, 6)]
+
+        (receipt,) = cleanse(kafka, HALF, guarantee, script=Script([] if refused else fails)).values()
+
+        assert (Outcome.DONE, 19) == (receipt.outcome, receipt.records), "fewer than the breaker's minimum"
+        assert receipt.error
+
     def test_any_number_may_come_by_default(self) -> None:
         """Dead letters lose nothing and can be replayed; blocking partitions is opt-in."""
         kafka = FakeKafka({A: bad(400)})
@@ -180,40 +194,59 @@ class TestWindow:
         """Make a breaker that allows half of at least 20 records within a minute."""
         self.clock = FakeClock()
         self.breaker = CircuitBreaker(HALF, self.clock)
+        self.progress = {A: Progress(), B: Progress()}
+
+    def judge(self, partition: Partition, cleansed: Cleansed) -> None:
+        """Judge some records, and take them if they pass."""
+        self.breaker.judge(partition, self.progress[partition], cleansed)
+        self.progress[partition] = self.progress[partition].taken(cleansed.counts)
 
     def test_the_ratio_itself_is_allowed(self) -> None:
-        self.breaker.judge(A, some(100, 50))
+        self.judge(A, some(100, 50))
 
         with pytest.raises(TooManyDeadLetters, match="51 of 101 records within 60 s"):
-            self.breaker.judge(A, some(1, 1))
+            self.judge(A, some(1, 1))
 
     def test_few_records_are_not_judged(self) -> None:
-        self.breaker.judge(A, some(19, 19))
+        self.judge(A, some(19, 19))
 
         with pytest.raises(TooManyDeadLetters):
-            self.breaker.judge(A, some(1, 0))
+            self.judge(A, some(1, 0))
 
     def test_partitions_are_judged_apart(self) -> None:
         """Good lines of one partition do not offset bad lines of another."""
-        self.breaker.judge(B, some(1_000, 0))
+        self.judge(B, some(1_000, 0))
 
         with pytest.raises(TooManyDeadLetters):
-            self.breaker.judge(A, some(20, 20))
+            self.judge(A, some(20, 20))
 
     def test_what_is_older_than_the_window_does_not_count(self) -> None:
         """Last week's good records do not hide that all are bad now."""
-        self.breaker.judge(A, some(1_000_000, 0))
+        self.judge(A, some(1_000_000, 0))
         self.clock.now += HALF.seconds + 1
 
         with pytest.raises(TooManyDeadLetters, match="20 of 20"):
-            self.breaker.judge(A, some(20, 20))
+            self.judge(A, some(20, 20))
 
     def test_what_is_younger_counts(self) -> None:
         """In however many parts it came; few slices are kept."""
         for _ in range(1_000):
             self.clock.now += HALF.seconds / 1_100
-            self.breaker.judge(A, some(10, 5))
+            self.judge(A, some(10, 5))
 
         with pytest.raises(TooManyDeadLetters, match="5001 of 10001"):
-            self.breaker.judge(A, some(1, 1))
+            self.judge(A, some(1, 1))
         assert len(self.breaker._windows[A]) < 30
+
+    def test_what_was_dropped_counts_again_when_it_comes_again(self) -> None:
+        """Its time is that of the last try, and its first try leaves nothing in the window."""
+        self.judge(A, some(10, 0))
+        committed = self.progress[A] = self.progress[A].committed()
+        self.judge(A, some(1, 1))
+        for _ in range(3):
+            self.clock.now += HALF.seconds / 3 + 1
+            self.judge(A, some(8, 8))
+            self.progress[A] = committed.resolved(0)
+
+        with pytest.raises(TooManyDeadLetters, match="20 of 20"):
+            self.judge(A, some(20, 20))
