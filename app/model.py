@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import NamedTuple
 
-from app.rates import BUFFER_MEMORY, UNLIMITED, BreakerLimit, Rates
+from app.rates import BUFFER_MEMORY, UNLIMITED, BreakerLimit, Rates, Window
 
 
 class Guarantee(StrEnum):
@@ -345,6 +345,7 @@ class Assignment:
         isolate: whether to run the parser in a process of its own, because a record may kill it.
         takes_over: whether another run works on these partitions, so that they are taken over one by one.
         allowances: the bytes per transaction that the last round settled on, for partitions with a slow sink.
+        windows: what the last round left in the breaker's windows.
     """
 
     config: TaskConfig
@@ -355,6 +356,7 @@ class Assignment:
     isolate: bool = False
     takes_over: bool = False
     allowances: Mapping[Partition, int] = field(default_factory=dict)
+    windows: Mapping[Partition, Window] = field(default_factory=dict)
 
     def control_partition(self, hanging: Container[Partition] = ()) -> Partition:
         """Return the partition that the driver fences to end the task: the first one that is not hanging."""
@@ -388,6 +390,7 @@ class Receipt:
         metadata: committed with `end`; empty if the task committed nothing.
         tripped: whether the breaker tripped, so that it waits for another configuration or another offset.
         allowance: the bytes per transaction that its slow sink allows; None if it is not slow.
+        window: what is in the breaker's window, for the partition's next task.
     """
 
     partition: Partition
@@ -404,6 +407,7 @@ class Receipt:
     metadata: str = ""
     tripped: bool = False
     allowance: int | None = None
+    window: Window = ()
 
     @property
     def balances(self) -> bool:

@@ -33,3 +33,12 @@ class BreakerLimit(NamedTuple):
     ratio: float
     minimum: int
     seconds: float
+
+
+Window = tuple[tuple[float, int, int], ...]
+"""
+What a partition's breaker has in its window: at most 20 slices, the oldest first.
+
+Each has its age in seconds, the records since then and up to the next one, and how many of them became dead letters.
+Plain tuples, because all partitions of a round have one: to pickle named ones takes five times as long.
+"""

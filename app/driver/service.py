@@ -30,6 +30,7 @@ from app.driver.tracker import StatusTracker
 from app.driver.workload import Workload
 from app.errors import NotAllowed, NotUsable, SparkFailed, Superseded, Unreachable
 from app.model import Assignment, Attempt, Guarantee, OffsetRange, Outcome, Partition, TaskConfig, latest
+from app.rates import Window
 from app.runtime import REAL, Runtime
 from app.status.snapshot import Step
 
@@ -72,6 +73,8 @@ class Service:
         self._suspects = Suspects(runtime.monotonic)
         self._arrived: dict[Partition, int] = {}
         self._allowances: dict[Partition, int] = {}
+        self._windows: dict[Partition, Window] = {}
+        self._reported_at = 0.0
         self._failed_rounds = 0
         self._patience = 1
         """Doubled after a round without receipts: where tasks start slowly, each round would be killed in vain."""
@@ -278,6 +281,7 @@ class Service:
         if takes_over:
             tasks = [control_partitions_last(task, workload.offsets) for task in tasks]
         suspects = self._suspects.among(workload)
+        windows = self._take_windows(began)
         assignments = [
             Assignment(
                 config,
@@ -288,6 +292,7 @@ class Service:
                 isolate=any(each.partition in suspects for each in task),
                 takes_over=takes_over,
                 allowances={p: self._allowances[p] for each in task if (p := each.partition) in self._allowances},
+                windows={p: windows[p] for each in task if (p := each.partition) in windows},
             )
             for at, task in enumerate(tasks)
         ]
@@ -314,6 +319,18 @@ class Service:
         if killed and self._stop.requested and round_.reached:
             self._count_what_was_committed()
 
+    def _take_windows(self, now: float) -> dict[Partition, Window]:
+        """
+        Return the breaker's windows for a round that begins now, older by the time since the last one.
+
+        They serve one round: if its receipts are lost, nobody knows what to add, and they would block a good partition.
+        """
+        passed, windows, self._windows = now - self._reported_at, self._windows, {}
+        return {
+            each: tuple((age + passed, records, dead) for age, records, dead in window)
+            for each, window in windows.items()
+        }
+
     def _loads(self, workload: Workload, ranges: Sequence[OffsetRange]) -> dict[Partition, int]:
         """Return the expected records of each partition: its lag, and the arrivals between two earlier checks."""
         # An undeliverable partition is no load. As the last one in its task it also is not the control partition.
@@ -338,6 +355,8 @@ class Service:
         checks = max(took, 1) / self._config.round_interval
         self._arrived = {receipt.partition: int(receipt.records / checks) for receipt in receipts}
         self._allowances = {receipt.partition: most for receipt in receipts if (most := receipt.allowance) is not None}
+        self._windows = {receipt.partition: receipt.window for receipt in receipts if receipt.window}
+        self._reported_at = self._runtime.monotonic()
         self._discovery.reported(receipts, fenced)
         self._tracker.round_ended(receipts, took)
         if took < 1 and any(receipt.outcome is not Outcome.DONE for receipt in receipts):

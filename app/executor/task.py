@@ -29,6 +29,7 @@ from app.executor.pacing import LEAST, Pacing
 from app.executor.parse import REFUSED
 from app.executor.stopwatch import Stopwatch
 from app.model import Assignment, CommittedOffset, OffsetRange, Outcome, Partition, Receipt
+from app.rates import Window
 from app.records import Chunk
 from app.runtime import REAL, Runtime
 from app.watchdog import Watchdog
@@ -121,7 +122,7 @@ class Task:
         self._watchdog = watchdog
         self._offsets = offsets = clients.offsets()
         self._lanes = {each.partition: Lane(each, self.consumer, config.owner) for each in assignment.ranges}
-        self._breaker = CircuitBreaker(config.breaker, self._clock)
+        self._breaker = CircuitBreaker(config.breaker, _windows(assignment), self._clock)
         self._threads = runtime.threads(2 * len(self._lanes) + 1, "winnow-lane")
         self._pacing = Pacing(config.rates, config.buffer_memory, _allowances(assignment), self._clock)
         self._calls = Calls(self._threads, self._clock, watchdog, self._send_rest)
@@ -395,8 +396,12 @@ class Task:
         self._calls.abandon(LAST_SECONDS)
         for lane in self._free_lanes():
             lane.finish()
-        lanes = self._lanes.values()
-        return [replace(lane.receipt(), allowance=self._pacing.allowance(lane.partition)) for lane in lanes]
+        return [self._receipt(lane) for lane in self._lanes.values()]
+
+    def _receipt(self, lane: Lane) -> Receipt:
+        """Return what a lane did, and what the partition's next task must know."""
+        receipt = lane.receipt()
+        return replace(receipt, allowance=self._pacing.allowance(lane.partition), window=self._breaker.window(receipt))
 
 
 def _fail(failure: PartitionError, _: Ready) -> Never:
@@ -407,3 +412,8 @@ def _allowances(assignment: Assignment) -> Mapping[Partition, int]:
     """Return the initial allowances; they are small if a slow sink may have choked earlier workers."""
     least = dict.fromkeys((each.partition for each in assignment.ranges), LEAST) if is_isolated(assignment) else {}
     return least | dict(assignment.allowances)
+
+
+def _windows(assignment: Assignment) -> Mapping[Partition, Window]:
+    """Return the breaker's windows; a retry knows neither how old they are by now nor what was counted since."""
+    return {} if assignment.attempt.number else assignment.windows

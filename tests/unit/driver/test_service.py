@@ -468,6 +468,17 @@ class TestPace:
         learned = [{**first.allowances, **second.allowances} for first, second in rounds.rounds]
         assert [{}, {A: 100_000}, {}] == learned
 
+    def test_a_breakers_window_grows_older_between_rounds(self) -> None:
+        """It serves one round: after one whose receipts are lost, nobody knows what else was in it."""
+        failed = Receipt(A, 0, 0, outcome=Outcome.FAILED, window=((10.0, 5, 1), (2.0, 7, 3)))
+        kafka, lost = DriverKafka(p0=(0, 10), p1=(0, 10)), SparkFailed("no worker starts")
+
+        pauses, rounds = self.run(kafka, [(0.5, [failed, Receipt(B, 0, 0)]), (5.0, lost)])
+
+        begins = [{**first.windows, **second.windows} for first, second in rounds.rounds]
+        assert [{}, {A: ((11.0, 5, 1), (3.0, 7, 3))}, {}] == begins
+        assert 1 == pauses[0]
+
     def test_a_round_ends_at_its_deadline(self) -> None:
         """It runs for sixty checks; the deadline is its start by the wall clock plus that time."""
         _, rounds = self.run(DriverKafka(p0=(0, 10)), [(50.0, []), (20.0, [])], "round.interval=5s")

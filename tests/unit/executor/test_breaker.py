@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -14,9 +15,9 @@ from app.executor.breaker import CircuitBreaker
 from app.executor.cleanse import Cleansed
 from app.executor.lane.progress import Progress
 from app.executor.parse import make_parser
-from app.model import CommittedOffset, Guarantee, OffsetRange, Outcome, Owner, Partition, Receipt
+from app.model import Attempt, CommittedOffset, Guarantee, OffsetRange, Outcome, Owner, Partition, Receipt
 from app.offsets.metadata import Counts, OffsetMetadata
-from app.rates import BreakerLimit
+from app.rates import BreakerLimit, Window
 from app.records import Lines, OutgoingRecord
 from tests.fakes import (
     FakeClients,
@@ -56,12 +57,17 @@ def cleanse(
     clients: type[FakeClients] = FakeClients,
     script: Script | None = None,
     owner: Owner = ME,
+    after: Receipt | None = None,
+    attempt: int = 0,
+    seconds: float = 60,
 ) -> dict[Partition, Receipt]:
     task_config, clock = make_task_config(guarantee, breaker=limit, owner=owner), FakeClock()
     places = {each: kafka.committed[each].offset if each in kafka.committed else None for each in kafka.source}
     ranges = (OffsetRange(each, offset, offset or 0) for each, offset in places.items())
     made = clients(kafka, task_config, clock, script)
-    receipts = task.run(make_assignment(task_config, *ranges), made, make_parser(task_config), 60, clock.runtime)
+    windows = {} if after is None else {after.partition: after.window}
+    assignment = replace(make_assignment(task_config, *ranges), windows=windows, attempt=Attempt(1, 0, attempt))
+    receipts = task.run(assignment, made, make_parser(task_config), seconds, clock.runtime)
     return {receipt.partition: receipt for receipt in receipts}
 
 
@@ -119,6 +125,45 @@ class TestTask:
         assert (Outcome.BLOCKED, True, first.end, 0) == (again.outcome, again.tripped, again.end, again.records)
         assert (first.error, first.cure) == (again.error, again.cure)
         assert before == (kafka.committed[A], len(kafka.dead[A]))
+
+    @pytest.mark.parametrize("guarantee", list(Guarantee))
+    def test_the_window_goes_on_in_the_next_task(self, guarantee: Guarantee) -> None:
+        """At least once, a round is shorter than the usual window; exactly once, whatever ends it would empty it."""
+        kafka = FakeKafka({A: bad(15)})
+        first = cleanse(kafka, HALF, guarantee, seconds=25)[A]
+        kafka.source[A] += bad(4)
+        second = cleanse(kafka, HALF, guarantee, after=first, seconds=25)[A]
+        kafka.source[A] += bad(1)
+
+        third = cleanse(kafka, HALF, guarantee, after=second)[A]
+
+        assert [Outcome.DONE, Outcome.DONE, Outcome.BLOCKED] == [each.outcome for each in (first, second, third)]
+        assert "20 of 20 records" in third.error
+        assert 19 == kafka.committed[A].offset == len(kafka.dead[A])
+
+    def test_a_retried_task_begins_with_an_empty_window(self) -> None:
+        """Its window would be minutes old, and without what an earlier attempt has committed."""
+        kafka = FakeKafka({A: bad(15)})
+        first = cleanse(kafka, HALF, seconds=25)[A]
+        kafka.source[A] += bad(15)
+
+        retried = cleanse(kafka, HALF, after=first, attempt=1)[A]
+
+        assert (Outcome.DONE, 15) == (retried.outcome, sum(records for _, records, _ in retried.window))
+
+    def test_a_partition_that_an_operator_moved_on_begins_with_an_empty_window(self) -> None:
+        """Also if the receipt of the task that tripped was lost: the next one finds the trip, and forgets its window."""
+        kafka = FakeKafka({A: bad(15)})
+        first = cleanse(kafka, HALF, seconds=25)[A]
+        kafka.source[A] += bad(15)
+        tripped = cleanse(kafka, HALF, after=first)[A]
+        found = cleanse(kafka, HALF, after=first)[A]
+        kafka.committed[A] = CommittedOffset(20)
+
+        moved = cleanse(kafka, HALF, after=found)[A]
+
+        assert (True, (), True, ()) == (tripped.tripped, tripped.window, found.tripped, found.window)
+        assert (Outcome.DONE, 10) == (moved.outcome, moved.records)
 
     @pytest.mark.parametrize("guarantee", list(Guarantee))
     @pytest.mark.parametrize("metadata", ["", EARLIER], ids=["a person", "an earlier run"])
@@ -193,7 +238,7 @@ class TestWindow:
     def setup_method(self) -> None:
         """Make a breaker that allows half of at least 20 records within a minute."""
         self.clock = FakeClock()
-        self.breaker = CircuitBreaker(HALF, self.clock)
+        self.breaker = CircuitBreaker(HALF, {}, self.clock)
         self.progress = {A: Progress(), B: Progress()}
 
     def judge(self, partition: Partition, cleansed: Cleansed) -> None:
@@ -250,3 +295,34 @@ class TestWindow:
 
         with pytest.raises(TooManyDeadLetters, match="20 of 20"):
             self.judge(A, some(20, 20))
+
+    def test_another_task_goes_on_with_the_window(self) -> None:
+        """It is passed on by age, because another machine's clock differs, and in few slices, of which the old end."""
+        for _ in range(1_000):
+            self.clock.now += HALF.seconds / 500
+            self.judge(A, some(1, 0))
+            self.pass_on()
+        self.clock.now += HALF.seconds / 2
+        self.judge(A, some(18, 18))
+
+        assert len(self.pass_on()) <= 20
+
+        self.clock.now += HALF.seconds / 2 + 1
+        self.judge(A, some(1, 1))
+        with pytest.raises(TooManyDeadLetters, match="20 of 20"):
+            self.judge(A, some(1, 1))
+
+    def test_nothing_is_passed_on_of_an_idle_partition(self) -> None:
+        self.judge(A, some(5, 5))
+        self.clock.now += HALF.seconds + 1
+
+        assert () == self.pass_on()
+
+    def pass_on(self) -> Window:
+        """Let a task on another machine go on; return what it begins with."""
+        done = self.progress[A].committed().done
+        window = self.breaker.window(Receipt(A, 0, 0, done.records, dead=done.dead))
+        self.clock, self.progress[A] = FakeClock(), Progress()
+        self.clock.now = 5_000.0
+        self.breaker = CircuitBreaker(HALF, {A: window}, self.clock)
+        return window
