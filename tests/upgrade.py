@@ -1,7 +1,7 @@
 """
-The output of Winnow 0.1.0, read from `tests/data`, or produced by 0.1.0 itself if its commit is available.
+The output of earlier releases, read from `tests/data`, or produced by a release itself if its commit is available.
 
-`python -m tests.upgrade` writes the file: it runs 0.1.0 on an embedded Kafka with `given()` until the end.
+`python -m tests.upgrade 0.2.0` writes the file: it runs 0.2.0 on an embedded Kafka with `given()` until the end.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+from collections import Counter
+from collections.abc import Mapping
 from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,23 +23,77 @@ from confluent_kafka import Consumer, TopicPartition
 
 from app.embedded.broker import Broker
 from app.offsets.metadata import UNKNOWN, OffsetMetadata
+from tests.conftest import Topics
 from tests.independent import Record, Written, amiss, line, lines, produce, read, values
 from tests.integration.service import Winnow, WinnowOnSpark, settings
 
-COMMIT = "86e68a37cd4acd3175631b5617a8520113f254d4"
-"""The last commit of 0.1.0, before the second version of the offset metadata."""
 ROOT = Path(__file__).parents[1]
-FILE = ROOT / "tests/data/written-by-0.1.0.json"
 GOOD, PARTITIONS = 30, 2
-"""How many valid lines 0.1.0 was given in each partition, and how many partitions. One invalid line follows in each."""
-SOURCE, SINK, DEAD, GROUP = "raw", "clean", "dead", "winnow-0.1.0"
+"""How many valid lines a release was given in each partition, and how many partitions. One invalid line follows in each."""
+SOURCE, SINK, DEAD = "raw", "clean", "dead"
 PAGE = {"http": {"port": 0}}
-"""Settings unknown to 0.1.0. Without them two concurrent tests would use the same port."""
+"""Without it two concurrent tests would use the same port."""
+
+
+class Release(NamedTuple):
+    """
+    An earlier release.
+
+    Args:
+        commit: one that leaves in Kafka what it left there.
+        metadata: how the metadata of its offsets begin.
+        reason: how it counted the invalid lines that `given()` has.
+        page: the settings of its status page; 0.1.0 has none.
+    """
+
+    version: str
+    commit: str
+    metadata: str
+    reason: str
+    page: Mapping[str, object]
+
+    def __str__(self) -> str:
+        return self.version
+
+    @property
+    def file(self) -> Path:
+        return ROOT / f"tests/data/written-by-{self}.json"
+
+    @property
+    def group(self) -> str:
+        return f"winnow-{self}"
+
+    @property
+    def is_at_hand(self) -> bool:
+        """Whether git has the commit. A shallow clone lacks it."""
+        command = ["git", "-C", str(ROOT), "cat-file", "-e", f"{self.commit}^{{commit}}"]
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+    @property
+    def runs(self) -> pytest.MarkDecorator:
+        """Skips a test that runs it where that is impossible."""
+        reason = f"git does not have the commit of {self} here: fetch the whole history"
+        return pytest.mark.skipif(not self.is_at_hand, reason=reason)
+
+
+FIRST = Release("0.1.0", "86e68a37cd4acd3175631b5617a8520113f254d4", "winnow topic=", UNKNOWN, {})
+LAST = Release("0.2.0", "3dddd22174cf02e5f00b811e95ff873a94577d3f", "winnow/2 topic=", "no_marker", PAGE)
+RELEASES = FIRST, LAST
+
+
+class Stage(NamedTuple):
+    """Where a service works: a cluster, a group and its topics."""
+
+    bootstrap: str
+    group: str
+    source: str
+    sink: str
+    dead: str
 
 
 class Left(NamedTuple):
     """
-    What 0.1.0 left in Kafka.
+    What a release left in Kafka.
 
     Args:
         offsets: the committed offset of each source partition, with its metadata, by the partition's number.
@@ -53,7 +109,7 @@ class Left(NamedTuple):
 
 
 def given() -> list[Written]:
-    """Return the records that 0.1.0 was given."""
+    """Return the records that a release was given."""
     return [
         record
         for partition in range(PARTITIONS)
@@ -64,9 +120,9 @@ def given() -> list[Written]:
     ]
 
 
-def recorded() -> Left:
-    """Return the content of the file."""
-    told = json.loads(FILE.read_text("utf-8"))
+def recorded(release: Release) -> Left:
+    """Return the content of the release's file."""
+    told = json.loads(release.file.read_text("utf-8"))
     records = {
         name: [
             Written(
@@ -84,20 +140,9 @@ def recorded() -> Left:
     return Left(offsets, told["transactional_ids"], **records)
 
 
-def is_at_hand() -> bool:
-    """Return whether git has the commit. A shallow clone lacks it."""
-    command = ["git", "-C", str(ROOT), "cat-file", "-e", f"{COMMIT}^{{commit}}"]
-    return subprocess.run(command, capture_output=True, check=False).returncode == 0
-
-
-FIRST_VERSION_RUNS = pytest.mark.skipif(
-    not is_at_hand(), reason="git does not have the commit of 0.1.0 here: fetch the whole history"
-)
-
-
-def unpacked(folder: Path) -> dict[str, str]:
-    """Unpack 0.1.0 into a folder. Return the environment in which Python and Spark's workers import it."""
-    command = ["git", "-C", str(ROOT), "archive", COMMIT, "app", "parsers"]
+def unpacked(release: Release, folder: Path) -> dict[str, str]:
+    """Unpack a release into a folder. Return the environment in which Python and Spark's workers import it."""
+    command = ["git", "-C", str(ROOT), "archive", release.commit, "app", "parsers"]
     packed = subprocess.run(command, capture_output=True, check=True).stdout
     with tarfile.open(fileobj=BytesIO(packed)) as tar:
         tar.extractall(folder, filter="data")
@@ -108,10 +153,18 @@ def unpacked(folder: Path) -> dict[str, str]:
     return environment
 
 
-def settings_of(bootstrap: str, group: str, source: str, sink: str, dead: str) -> dict[str, Any]:
-    """Return a configuration for 0.1.0, which has no status page."""
+def staged(bootstrap: str, topics: Topics) -> Stage:
+    """Create the topics of a test; its group is called like its sink."""
+    sink = topics("clean", PARTITIONS)
+    return Stage(bootstrap, sink, topics("raw", PARTITIONS), sink, topics("dead", PARTITIONS))
+
+
+def settings_of(release: Release, stage: Stage) -> dict[str, Any]:
+    """Return a configuration for a release."""
+    bootstrap, group, source, sink, dead = stage
     config = settings(bootstrap, group=group, sources=[source], sink=sink, dead=dead)
-    del config["http"]
+    if not release.page:
+        del config["http"]
     return config
 
 
@@ -125,22 +178,23 @@ def offsets(bootstrap: str, group: str, topic: str) -> dict[int, tuple[int, str]
     return {at.partition: (at.offset, at.metadata or "") for at in found}
 
 
-def require_it_goes_on(bootstrap: str, tmp_path: Path, source: str, sink: str, dead: str) -> None:
-    """Run this version after 0.1.0."""
-    before = offsets(bootstrap, sink, source)
+def require_it_goes_on(release: Release, stage: Stage, tmp_path: Path) -> None:
+    """Run this version after a release."""
+    bootstrap, group, source, sink, dead = stage
+    before = offsets(bootstrap, group, source)
     for partition in range(PARTITIONS):
         more = [line(n, partition) for n in range(GOOD, 2 * GOOD)] + [b"bad again"]
         produce(bootstrap, source, [Written(value, None, partition) for value in more])
 
-    now = settings_of(bootstrap, sink, source, sink, dead) | PAGE
+    now = settings_of(release, stage) | PAGE
     with Winnow(now, tmp_path, "--until-end") as current:
         assert 0 == current.code()
 
-    assert all(metadata.startswith("winnow topic=") for _, metadata in before.values())
+    assert all(metadata.startswith(release.metadata) for _, metadata in before.values())
     assert {} == amiss(dict.fromkeys(range(PARTITIONS), 2 * GOOD), read(bootstrap, sink))
     letters = values(read(bootstrap, dead))
     assert sorted([b"bad 0", b"bad 1", b"bad again", b"bad again"]) == sorted(value or b"" for value in letters)
-    for offset, text in offsets(bootstrap, sink, source).values():
+    for offset, text in offsets(bootstrap, group, source).values():
         found = OffsetMetadata.parse(text)
         assert (2 * (GOOD + 1), 0, 2 * (GOOD + 1), 2 * GOOD) == (
             offset,
@@ -148,7 +202,7 @@ def require_it_goes_on(bootstrap: str, tmp_path: Path, source: str, sink: str, d
             found.counts.records,
             found.counts.out,
         )
-        assert {UNKNOWN: 1, "no_marker": 1} == found.counts.dead
+        assert Counter([release.reason, "no_marker"]) == found.counts.dead
 
 
 def transactional_ids(bootstrap: str) -> list[str]:
@@ -156,24 +210,25 @@ def transactional_ids(bootstrap: str) -> list[str]:
     return sorted({(record.key or b"")[4:].decode() for record in read(bootstrap, "__transaction_state")})
 
 
-def _record() -> None:
-    """Run 0.1.0 and record its output."""
+def _record(release: Release) -> None:
+    """Run a release and record its output."""
     with tempfile.TemporaryDirectory() as folder, Broker() as broker:
+        stage = Stage(broker.bootstrap, release.group, SOURCE, SINK, DEAD)
         for name in (SOURCE, SINK, DEAD):
             broker.create_topic(name, PARTITIONS)
         produce(broker.bootstrap, SOURCE, given())
-        config = settings_of(broker.bootstrap, GROUP, SOURCE, SINK, DEAD)
-        environment = unpacked(Path(folder) / "0.1.0")
+        config = settings_of(release, stage)
+        environment = unpacked(release, Path(folder) / release.version)
         with WinnowOnSpark(config, Path(folder), "--until-end", environment=environment) as service:
             if code := service.code():
-                sys.exit(f"0.1.0 ended with {code}: {service.noise[-5:]}")
+                sys.exit(f"{release} ended with {code}: {service.noise[-5:]}")
         told = {
             "transactional_ids": transactional_ids(broker.bootstrap),
-            "offsets": offsets(broker.bootstrap, GROUP, SOURCE),
+            "offsets": offsets(broker.bootstrap, release.group, SOURCE),
             "sink": list(map(_told, read(broker.bootstrap, SINK))),
             "dead": list(map(_told, read(broker.bootstrap, DEAD))),
         }
-    FILE.write_text(json.dumps(told, indent=1, sort_keys=True) + "\n", "utf-8")
+    release.file.write_text(json.dumps(told, indent=1, sort_keys=True) + "\n", "utf-8")
 
 
 def _told(record: Record) -> dict[str, Any]:
@@ -187,4 +242,4 @@ def _told(record: Record) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    _record()
+    _record({str(each): each for each in RELEASES}[sys.argv[1]])
