@@ -275,6 +275,14 @@ class FilterRule:
     limit: float | None = None
 
 
+class SinkKafka(dict[str, str]):
+    """
+    The properties of the sink's cluster, if it is another one than the source's.
+
+    Every client is made from the properties of its cluster, so this type tells messages which one to name.
+    """
+
+
 @dataclass(frozen=True, slots=True)
 class TaskConfig:
     """
@@ -312,7 +320,7 @@ class TaskConfig:
 
     @property
     def output_kafka(self) -> Mapping[str, str]:
-        return self.sink_kafka or self.kafka
+        return SinkKafka(self.sink_kafka) if self.sink_kafka else self.kafka
 
 
 class Attempt(NamedTuple):

@@ -23,7 +23,6 @@ from app.kafka.backend import expected_backend, explain_backend, librdkafka
 from app.kafka.cluster import KafkaCluster, KafkaGroup
 from app.kafka.companions import KafkaPlaceholders
 from app.kafka.cuts import KafkaCuts
-from app.kafka.failures import KAFKA, SINK
 from app.kafka.fence import KafkaFence
 from app.kafka.properties import OWNED
 from app.kafka.records import KafkaRecords
@@ -50,10 +49,8 @@ def clients(config: Config, runtime: Runtime = REAL) -> Clients:
     """Return the driver's clients; none connects before its first call."""
     group, placeholder, here = config.group_id, config.placeholder, StoreContext(config.group_id, config.kafka)
     output = StoreContext(group, config.output_kafka, placeholder=placeholder)
-    source = sink = AdminConnection(config.kafka)
-    cluster = SINK if placeholder else KAFKA
-    if placeholder:
-        sink = AdminConnection(config.output_kafka, cluster)
+    source = AdminConnection(config.kafka)
+    sink = AdminConnection(config.output_kafka) if placeholder else source
     store = open_store(config.offsets.store.plugin, output)
     in_kafka_too = not is_local(store) and (bool(placeholder) or not store.transactional)
     marks = open_store(Plugin("kafka"), StoreContext(GROUP.format(group), config.output_kafka))
@@ -63,9 +60,7 @@ def clients(config: Config, runtime: Runtime = REAL) -> Clients:
         topics=topics,
         destinations=KafkaTopics(sink),
         group=KafkaGroup((source, sink) if placeholder else (source,), group),
-        fence=KafkaFence(
-            config.output_kafka, group, config.transaction_timeout, config.dead_letters.topic, runtime, cluster=cluster
-        ),
+        fence=KafkaFence(config.output_kafka, group, config.transaction_timeout, config.dead_letters.topic, runtime),
         offsets=store,
         mirrors=mirrors_of_the_driver(config.mirrors, here, store),
         ages=KafkaAges(config.kafka, group, topics) if config.http.enabled else AgesUnknown(),

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 from pydantic.fields import FieldInfo
 
 from app.config.types import Names, Properties, Seconds
-from app.model import SOURCE_KEY, FilterRule, Guarantee, Partitioner, Plugin
+from app.model import SOURCE_KEY, FilterRule, Guarantee, Partitioner, Plugin, SinkKafka
 from app.rates import BUFFER_MEMORY, BreakerLimit, Rates
 from app.topics import PLACEHOLDER
 
@@ -368,7 +368,7 @@ class Config(Section):
 
     @property
     def output_kafka(self) -> Mapping[str, str]:
-        return self.sink.kafka or self.kafka
+        return SinkKafka(self.sink.kafka) if self.sink.kafka else self.kafka
 
     @property
     def filters(self) -> tuple[FilterRule, ...]:

@@ -20,7 +20,7 @@ from app.cures import KafkaTools
 from app.errors import NotAllowed, NotUsable, Unreachable
 from app.kafka import settings
 from app.kafka.failures import (
-    KAFKA,
+    called,
     decisive,
     error_of,
     is_refusal,
@@ -91,9 +91,8 @@ class AdminConnection:
 
     client: AdminClient
 
-    def __init__(self, kafka: Mapping[str, str], cluster: str = KAFKA) -> None:
+    def __init__(self, kafka: Mapping[str, str]) -> None:
         self._kafka = kafka
-        self._cluster = cluster
         self.tools = KafkaTools.of(kafka)
         """Kafka's command-line tools for this cluster, for cures."""
         self._connect()
@@ -103,7 +102,7 @@ class AdminConnection:
         try:
             self.client = AdminClient(settings.common(self._kafka) | own, logger=settings.SILENT)
         except KafkaException as error:  # a file that was valid at the start no longer is
-            raise of_cluster(error, "making a client", cluster=self._cluster) from error
+            raise of_cluster(error, "making a client", self._kafka) from error
         self._last_error: KafkaError | None = None
         self._objection: Objection | None = None
 
@@ -116,7 +115,7 @@ class AdminConnection:
     def _has_objection(self, error: KafkaError) -> bool:
         """Probe the listener if an error leaves the cause open; return whether a cause was found."""
         if self._objection is None and tells_too_little(error):
-            self._objection = objection(settings.common(self._kafka), section_of(self._cluster))
+            self._objection = objection(settings.common(self._kafka), section_of(self._kafka))
         return self._objection is not None
 
     def wait(self, future: Future[T], seconds: float = 2 * ANSWER_SECONDS) -> T:
@@ -164,7 +163,7 @@ class AdminConnection:
     def failure(self, error: KafkaError | KafkaException, doing: str) -> NotUsable | Unreachable:
         """Return what an error means for the service. Reconnect if Kafka did not respond or denied access."""
         self.client.poll(0)
-        failure = of_cluster(error, doing, self._last_error, self._cluster)
+        failure = of_cluster(error, doing, self._kafka, self._last_error)
         if isinstance(failure, NotAllowed | Unreachable):
             failure = self._explained(failure, decisive(error, self._last_error), doing)
             retired = [self.client]
@@ -178,4 +177,4 @@ class AdminConnection:
         if not self._has_objection(error) or (found := self._objection) is None:
             return failure
         kind = Unreachable if found.passes else NotAllowed
-        return kind(f"{self._cluster} cannot be reached while {doing}: {found.cause}", found.cure)
+        return kind(f"{called(self._kafka)} cannot be reached while {doing}: {found.cause}", found.cure)

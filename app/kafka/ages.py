@@ -63,7 +63,7 @@ class KafkaFirstRecords:
             return self._read(offsets)
         except KafkaException as error:
             self._consumer = None  # a client whose only broker was killed may never respond again
-            raise of_cluster(error, "reading the records that wait") from error
+            raise of_cluster(error, "reading the records that wait", self._kafka) from error
 
     def _read(self, offsets: Mapping[Partition, int]) -> dict[Partition, int | None]:
         if self._consumer is None:

@@ -34,7 +34,7 @@ class KafkaCuts:
                 seek(consumer, at)
                 return _told(consumer, partition)
         except KafkaException as error:
-            raise of_cluster(error, f"asking where {partition} was truncated") from error
+            raise of_cluster(error, f"asking where {partition} was truncated", self._kafka) from error
 
 
 def _told(consumer: Consumer, partition: Partition) -> int | None:

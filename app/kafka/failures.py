@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from confluent_kafka import KafkaError, KafkaException
 
@@ -18,7 +19,7 @@ from app.errors import (
     Truncated,
     Unreachable,
 )
-from app.model import Partition
+from app.model import Partition, SinkKafka
 
 FENCED = frozenset(
     {
@@ -178,13 +179,14 @@ def tells_too_little(error: KafkaError) -> bool:
     return code in NO_ANSWER or code == KafkaError._SSL or "acquire SASL OAUTHBEARER token" in error.str()  # noqa: SLF001
 
 
-KAFKA, SINK = "Kafka", "the sink's Kafka"
-"""What messages call the cluster; SINK if the sink is on another one."""
+def called(kafka: Mapping[str, str]) -> str:
+    """Return what messages call the cluster with these properties."""
+    return "the sink's Kafka" if isinstance(kafka, SinkKafka) else "Kafka"
 
 
-def section_of(cluster: str) -> str:
-    """Return the section of the configuration that describes a cluster's connection."""
-    return "sink.kafka" if cluster == SINK else "kafka"
+def section_of(kafka: Mapping[str, str]) -> str:
+    """Return the section of the configuration that holds these properties."""
+    return "sink.kafka" if isinstance(kafka, SinkKafka) else "kafka"
 
 
 def decisive(problem: KafkaError | KafkaException, connection: KafkaError | None) -> KafkaError:
@@ -194,7 +196,10 @@ def decisive(problem: KafkaError | KafkaException, connection: KafkaError | None
 
 
 def of_cluster(
-    problem: KafkaError | KafkaException, doing: str, connection: KafkaError | None = None, cluster: str = KAFKA
+    problem: KafkaError | KafkaException,
+    doing: str,
+    kafka: Mapping[str, str],
+    connection: KafkaError | None = None,
 ) -> NotUsable | Unreachable:
     """
     Return what an error means for the service: it waits for Kafka, or it stops and tells the operator.
@@ -202,10 +207,10 @@ def of_cluster(
     Args:
         problem: the error of a request.
         doing: what was being done.
+        kafka: the properties of the client's cluster.
         connection: the last error of the client's connections.
-        cluster: what to call the cluster.
     """
-    error, section = decisive(problem, connection), section_of(cluster)
+    error, cluster, section = decisive(problem, connection), called(kafka), section_of(kafka)
     text = f"{doing}: {WHEN.sub('', error.str())} ({error.name()})"
     if is_refusal(error):
         usual = f"check the credentials, certificates and ACLs under `{section}`"

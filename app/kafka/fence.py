@@ -14,7 +14,7 @@ from app.kafka import settings
 from app.kafka.admin import AdminConnection
 from app.kafka.consumer import CONTROL_SECONDS
 from app.kafka.delivery import connect
-from app.kafka.failures import FENCED, KAFKA, error_of, of_cluster
+from app.kafka.failures import FENCED, error_of, of_cluster
 from app.kafka.writers import commit_alone
 from app.model import Partition
 from app.offsets.contract import TransactionalOffsetStore
@@ -42,19 +42,16 @@ class KafkaFence:
         transaction_seconds: float,
         topic: str,
         runtime: Runtime = REAL,
-        *,
-        cluster: str = KAFKA,
     ) -> None:
         self._kafka = kafka
         self._group = group
         self._transaction_seconds = transaction_seconds
         self._topic = topic
         self._runtime = runtime
-        self._cluster = cluster
 
     def refuse_short_transactions(self) -> None:
         ours = round(self._transaction_seconds * 1000)
-        told = AdminConnection(self._kafka, self._cluster).broker_setting(LIMIT)
+        told = AdminConnection(self._kafka).broker_setting(LIMIT)
         longest = ours if told is None else int(told)
         if longest < ours:
             msg = f"transaction.timeout is {ours} ms, but the brokers' {LIMIT} is {longest} ms"
@@ -75,7 +72,7 @@ class KafkaFence:
             if code == KafkaError.INVALID_TRANSACTION_TIMEOUT:
                 return
             doing = f"opening a transactional producer of group {self._group!r}"
-            refused = of_cluster(error, doing, cluster=self._cluster)
+            refused = of_cluster(error, doing, self._kafka)
             if code == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
                 refused.cure = KafkaTools.of(self._kafka).allow(["Write"], own_ids(self._group))
             raise refused from error
@@ -127,7 +124,7 @@ class KafkaFence:
             return None
         except KafkaException as error:
             doing = f"opening a transactional producer for {partition}"
-            failure = of_cluster(error, doing, cluster=self._cluster)
+            failure = of_cluster(error, doing, self._kafka)
             if isinstance(failure, NotUsable):
                 raise failure from error
             return None

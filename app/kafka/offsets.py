@@ -13,7 +13,7 @@ from functools import cached_property, partial
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from app.kafka import settings
-from app.kafka.failures import KAFKA, SINK, error_of, is_refusal, of_cluster, of_partition, timed_out
+from app.kafka.failures import error_of, is_refusal, of_cluster, of_partition, timed_out
 from app.model import CommittedOffset, Partition
 from app.offsets.contract import StoreContext
 from app.offsets.failures import refuse_to_go_back, saving
@@ -46,7 +46,6 @@ class KafkaGroupOffsets:
     def __init__(self, context: StoreContext) -> None:
         self._context = context
         self._in_task = context.planned is not None
-        self._cluster = SINK if context.placeholder else KAFKA
         # A task's first read, after a fence, must not wait for a connection.
         self._idle = {True: [self._connect(stable=True)] if self._in_task else [], False: []}
         self._turns = threading.Condition()
@@ -69,7 +68,7 @@ class KafkaGroupOffsets:
             found = self._ask(wanted, stable=stable) if wanted else []
         except KafkaException as error:
             doing = f"reading the offsets of group {self._context.group!r}"
-            raise of_cluster(error, doing, cluster=self._cluster) from error
+            raise of_cluster(error, doing, self._context.kafka) from error
         return {
             names[at.topic, at.partition]: CommittedOffset(at.offset, at.metadata or "")
             for at in found

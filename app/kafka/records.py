@@ -46,7 +46,7 @@ class KafkaRecords:
         try:
             yield from read(settings.reader(self._kafka, self._group), starts, ends)
         except KafkaException as error:
-            raise of_cluster(error, "reading records") from error
+            raise of_cluster(error, "reading records", self._kafka) from error
 
 
 def read(

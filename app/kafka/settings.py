@@ -1,4 +1,4 @@
-"""Turns the `kafka` section of the configuration into the librdkafka settings of each kind of client."""
+"""Turns a cluster's properties from the configuration into the librdkafka settings of each kind of client."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from app.errors import Unreachable
+from app.kafka.failures import section_of
 from app.kafka.properties import DEFAULT_COMPRESSION, LARGEST_BATCH, is_secret_file, largest_record, value_name
 from app.model import Partition, TaskConfig, transactional_id
 
@@ -61,20 +62,21 @@ def common(kafka: Mapping[str, str]) -> Settings:
     Raises:
         Unreachable: the file of a secret cannot be read, or is not text; perhaps it is being replaced.
     """
-    return QUIET | PROMPT | {"client.id": "winnow"} | dict(map(_read, kafka.items())) | NO_NEW_TOPICS
+    section = section_of(kafka)
+    own = dict(_read(section, key, value) for key, value in kafka.items())
+    return QUIET | PROMPT | {"client.id": "winnow"} | own | NO_NEW_TOPICS
 
 
-def _read(item: tuple[str, str]) -> tuple[str, str]:
-    key, value = item
+def _read(section: str, key: str, value: str) -> tuple[str, str]:
     if not is_secret_file(key):
-        return item
+        return key, value
     try:
         return value_name(key), Path(value).read_text(encoding="utf-8").rstrip("\r\n")
     except OSError as error:
-        msg = f"kafka.{key}: cannot read {value} ({error.strerror})"
+        msg = f"{section}.{key}: cannot read {value} ({error.strerror})"
         raise Unreachable(msg, "mount the secret on the driver and on all executors") from None
     except UnicodeDecodeError:
-        msg = f"kafka.{key}: {value} is not UTF-8 text"
+        msg = f"{section}.{key}: {value} is not UTF-8 text"
         raise Unreachable(msg, "store it as text; librdkafka reads binary files through `NAME.location`") from None
 
 

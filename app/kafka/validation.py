@@ -17,7 +17,7 @@ from app.errors import Unreachable
 from app.kafka import settings
 from app.kafka.failures import error_of
 from app.kafka.properties import BROKERS, LARGEST_BATCH, is_secret_file, value_name
-from app.model import Destination, Guarantee, Partition, Plugin, TaskConfig
+from app.model import Destination, Guarantee, Partition, Plugin, SinkKafka, TaskConfig
 from app.secrets import hint
 
 _TOKEN_ENDPOINT = "sasl.oauthbearer.token.endpoint.url"  # noqa: S105  # a property's name
@@ -58,9 +58,10 @@ def _trial(
 ) -> tuple[dict[str, Refusal], dict[str, Refusal]]:
     """Return the refused properties by name, and apart those that are refused only together with others."""
     none = Destination("none", 1, LARGEST_BATCH)
-    config = TaskConfig("none", guarantee, none, none, "raw", Plugin("none"), kafka)
+    cluster = SinkKafka(kafka) if section == "sink.kafka" else kafka
+    config = TaskConfig("none", guarantee, none, none, "raw", Plugin("none"), cluster)
     try:
-        written = settings.common(kafka)
+        written = settings.common(cluster)
         writer = (
             settings.transactional_producer(config, Partition("none", 0))
             if guarantee is Guarantee.EXACTLY_ONCE

@@ -149,7 +149,7 @@ def test_a_truncation_is_known_by_its_words() -> None:
 )
 def test_the_service_waits_for_an_outage_but_not_for_a_refusal(code: int, kind: type[WinnowError]) -> None:
     """The service waits for a broker, but reports an error that waiting cannot cure at once."""
-    error = failures.of_cluster(KafkaError(code), "testing")
+    error = failures.of_cluster(KafkaError(code), "testing", {})
 
     assert kind is type(error)
     assert 3 == error.exit_code
@@ -181,7 +181,7 @@ def test_the_service_waits_for_files_of_its_clients() -> None:
 )
 def test_a_timeout_means_what_the_connection_says(error: int, connection: int, kind: type[WinnowError]) -> None:
     """A request without a broker only times out; the connections show a wrong password or certificate."""
-    failure = failures.of_cluster(KafkaError(error), "testing", KafkaError(connection))
+    failure = failures.of_cluster(KafkaError(error), "testing", {}, KafkaError(connection))
 
     assert kind is type(failure)
 
@@ -196,7 +196,7 @@ def test_a_timeout_means_what_the_connection_says(error: int, connection: int, k
 )
 def test_a_refusal_names_its_cure(code: int, cure: str) -> None:
     """The error says what to change."""
-    assert cure in failures.of_cluster(KafkaError(code), "testing").cure
+    assert cure in failures.of_cluster(KafkaError(code), "testing", {}).cure
 
 
 def test_transactional_ids_cannot_collide() -> None:

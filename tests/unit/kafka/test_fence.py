@@ -11,9 +11,8 @@ from confluent_kafka import KafkaError, KafkaException
 
 from app.errors import NotAllowed, NotUsable
 from app.kafka import fence
-from app.kafka.failures import SINK
 from app.kafka.fence import FENCES_AT_ONCE, KafkaFence
-from app.model import Partition
+from app.model import Partition, SinkKafka
 
 P = Partition("raw", 3)
 
@@ -61,7 +60,7 @@ def test_the_missing_right_is_that_to_the_groups_own_ids(monkeypatch: pytest.Mon
 def test_the_cluster_that_refuses_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """With sink.kafka, an operator must know which brokers, and which section."""
     fence_that_meets(KafkaError.UNSUPPORTED_VERSION, monkeypatch)
-    there = KafkaFence({"bootstrap.servers": "127.0.0.1:1"}, "g", 60, "dead", cluster=SINK)
+    there = KafkaFence(SinkKafka({"bootstrap.servers": "127.0.0.1:1"}), "g", 60, "dead")
 
     with pytest.raises(NotUsable, match=r"^the sink's Kafka .*: check the settings under `sink\.kafka`"):
         there.fence([P])

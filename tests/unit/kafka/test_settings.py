@@ -11,7 +11,7 @@ from app.errors import Unreachable
 from app.kafka import settings
 from app.kafka.properties import compression, largest_record
 from app.kafka.writers import SENT_AGAIN_SECONDS
-from app.model import Destination, Partition
+from app.model import Destination, Partition, SinkKafka
 from app.rates import Rates
 from tests.fakes import make_task_config
 
@@ -47,13 +47,14 @@ def test_a_producer_can_be_made_whatever_the_topics_take(max_bytes: int) -> None
     assert int(made["message.max.bytes"]) >= min(max_bytes, 1_000_000_000)
 
 
-def test_a_secret_that_is_not_text_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("cluster", "section"), [(dict, "kafka"), (SinkKafka, r"sink\.kafka")])
+def test_a_secret_that_is_not_text_is_named(cluster: type[dict[str, str]], section: str, tmp_path: Path) -> None:
     """A keystore in place of a password gives one line with the key and without any content."""
     secret = tmp_path / "password"
     secret.write_bytes(b"hunter2\xff\xfe")
 
-    with pytest.raises(Unreachable, match=r"^kafka\.sasl\.password\.file: .* is not UTF-8 text: ") as caught:
-        settings.common({"sasl.password.file": str(secret)})
+    with pytest.raises(Unreachable, match=rf"^{section}\.sasl\.password\.file: .* is not UTF-8 text: ") as caught:
+        settings.common(cluster({"sasl.password.file": str(secret)}))
 
     assert "hunter2" not in str(caught.value)
 

@@ -86,11 +86,12 @@ def test_each_refused_property_is_told_once(tmp_path: Path) -> None:
     assert "hunter2" not in refusal.problem
 
 
-def test_a_secret_that_cannot_be_read_is_a_refusal(tmp_path: Path) -> None:
+@pytest.mark.parametrize("section", ["kafka", "sink.kafka"])
+def test_a_secret_that_cannot_be_read_is_a_refusal(section: str, tmp_path: Path) -> None:
     """A missing mount is noticed before Spark starts."""
-    (refusal,) = refusals(BROKER | {"sasl.password.file": str(tmp_path / "none")}, EXACTLY)
+    (refusal,) = refusals(BROKER | {"sasl.password.file": str(tmp_path / "none")}, EXACTLY, section)
 
-    assert "kafka.sasl.password.file: cannot read" in refusal.problem
+    assert refusal.problem.startswith(f"{section}.sasl.password.file: cannot read")
 
 
 @pytest.mark.parametrize("name", ["bootstrap.servers", "sasl.oauthbearer.token.endpoint.url"])
