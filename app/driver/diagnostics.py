@@ -111,13 +111,16 @@ def without_features(brokers: BrokerFacts, guarantee: Guarantee) -> Iterator[Dia
         yield Diagnostic.warns(cause, "upgrade it to Kafka 2.8")
 
 
-def of_clusters(ids: tuple[str, str], sources: Collection[str], written: Mapping[str, str]) -> Iterator[Diagnostic]:
+def of_clusters(
+    ids: tuple[str, str], sources: Collection[str], written: Mapping[str, str], placeholder: str
+) -> Iterator[Diagnostic]:
     """
     Yield what follows if sink.kafka is, or may be, the source's cluster.
 
     Args:
         ids: the ids of the source's and the sink's cluster; empty if unknown.
         written: the topics that Winnow writes to, by configuration key.
+        placeholder: the template of the topics that offsets are committed under; empty if the group does not keep them.
     """
     source, sink = ids
     both = [(key, topic) for key, topic in written.items() if topic in sources]
@@ -130,7 +133,10 @@ def of_clusters(ids: tuple[str, str], sources: Collection[str], written: Mapping
         for key, topic in both:
             cause = f"{same}, and the source {topic!r} is also {key}: Winnow would read its own output"
             yield Diagnostic.refuses(NotUsable(cause, f"set {key} to another topic, or sink.kafka to another cluster"))
-        if not both:
+        if placeholder == "{topic}" or not {placeholder.format(topic=each) for each in sources}.isdisjoint(sources):
+            cause = f"{same}, and a placeholder is a source: the copy for lag tools would set the group's offsets back"
+            yield Diagnostic.refuses(NotUsable(cause, "omit sink.kafka, or set offsets.placeholder to another name"))
+        elif not both:
             cause = f"{same}: offsets are committed to placeholder topics that would otherwise be unnecessary"
             yield Diagnostic.warns(cause, "omit sink.kafka for a new group; keep it for a group that has offsets")
 

@@ -64,7 +64,8 @@ class Preflight:
         sources = source.topics(topics)
         if self._two:
             by_key = {"sink.topic": self._config.sink.topic, "dead.letters.topic": self._config.dead_letters.topic}
-            yield from diagnostics.of_clusters((source.id(), sink.id()), topics, by_key)
+            placeholder = self._config.placeholder if self._in_kafka else ""
+            yield from diagnostics.of_clusters((source.id(), sink.id()), topics, by_key, placeholder)
         # A topic found only by the pattern may belong to others; the service runs without it.
         unread = UNREAD_SOURCE if self._config.source.topics_pattern else ""
         yield from _of_topics(source, sources, (_reads(each, unread) for each in topics))

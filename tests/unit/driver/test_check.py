@@ -114,6 +114,14 @@ def test_a_sink_on_the_cluster_of_the_source_is_told() -> None:
     assert 3 == connected(config(other, "sink.topic=raw"), kafka.clients, noted(said))
     assert said[0].startswith("refuses  sink.kafka is the source's cluster (id one), and the source 'raw' is also")
 
+    said.clear()
+    assert 3 == connected(config(other, "offsets.placeholder='{topic}'"), kafka.clients, noted(said))
+    assert said[0].startswith("refuses  sink.kafka is the source's cluster (id one), and a placeholder is a source: ")
+
+    said.clear()
+    elsewhere = ("delivery.guarantee=at-least-once", "offsets.store.name=redis")
+    assert 0 == connected(config(other, *elsewhere, "offsets.placeholder='{topic}'"), kafka.clients, noted(said))
+
 
 def test_a_missing_topic_is_told() -> None:
     """The service would refuse to run."""

@@ -29,6 +29,7 @@ from app.driver.preflight import refuse
 from app.errors import NotAllowed, NotUsable
 from app.facts import BrokerFacts, TopicFacts
 from app.model import Guarantee
+from app.topics import PLACEHOLDER
 
 NEW = {"OffsetFetch": 10, "TxnOffsetCommit": 5, "InitProducerId": 5, "Metadata": 13, "Produce": 13}
 DAY_MS = 86_400_000
@@ -48,11 +49,11 @@ class TestClusters:
 
     def test_two_are_two(self) -> None:
         """Topics of two clusters may have the same name."""
-        assert [] == list(of_clusters(("a", "b"), ["raw", "clean"], self.WRITTEN))
+        assert [] == list(of_clusters(("a", "b"), ["raw", "clean"], self.WRITTEN, PLACEHOLDER))
 
     def test_one_that_feeds_itself_refuses(self) -> None:
         """Each topic that is both read and written is named."""
-        found = list(of_clusters(("a", "a"), ["clean", "dead"], self.WRITTEN))
+        found = list(of_clusters(("a", "a"), ["clean", "dead"], self.WRITTEN, PLACEHOLDER))
 
         assert [Severity.REFUSES] * 2 == [each.severity for each in found]
         assert (
@@ -62,19 +63,33 @@ class TestClusters:
 
     def test_one_that_does_not_feed_itself_warns(self) -> None:
         """It works, but its offsets are stored where no other tool looks."""
-        (diagnostic,) = of_clusters(("a", "a"), ["raw"], self.WRITTEN)
+        (diagnostic,) = of_clusters(("a", "a"), ["raw"], self.WRITTEN, PLACEHOLDER)
 
         assert Severity.WARNS is diagnostic.severity
         assert str(diagnostic).startswith("sink.kafka is the source's cluster (id a): offsets are committed to")
 
+    @pytest.mark.parametrize(
+        ("placeholder", "sources"), [("{topic}", []), ("{topic}", ["raw"]), ("{topic}-2", ["raw", "raw-2"])]
+    )
+    def test_one_whose_placeholder_is_a_source_refuses(self, placeholder: str, sources: list[str]) -> None:
+        """The store and its copy would be the same offset, and the copy is about a second old."""
+        (diagnostic,) = of_clusters(("a", "a"), sources, self.WRITTEN, placeholder)
+
+        assert Severity.REFUSES is diagnostic.severity
+        assert (
+            "sink.kafka is the source's cluster (id a), and a placeholder is a source: the copy for lag tools would set "
+            "the group's offsets back: omit sink.kafka, or set offsets.placeholder to another name"
+        ) == str(diagnostic)
+        assert [] == list(of_clusters(("a", "b"), sources, self.WRITTEN, placeholder))
+
     @pytest.mark.parametrize("ids", [("", "a"), ("a", ""), ("", "")], ids=["source", "sink", "neither"])
     def test_what_is_not_known_is_said(self, ids: tuple[str, str]) -> None:
         """There is no verdict about unknown ids. If no topic name is in both, it does not matter."""
-        (diagnostic,) = of_clusters(ids, ["clean"], self.WRITTEN)
+        (diagnostic,) = of_clusters(ids, ["clean"], self.WRITTEN, PLACEHOLDER)
 
         assert Severity.WARNS is diagnostic.severity
         assert "a cluster has no id: they may be the same topic" in str(diagnostic)
-        assert [] == list(of_clusters(ids, ["raw"], self.WRITTEN))
+        assert [] == list(of_clusters(ids, ["raw"], self.WRITTEN, PLACEHOLDER))
 
 
 class TestRights:
