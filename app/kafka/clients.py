@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Self
 
@@ -15,7 +15,7 @@ from app.kafka.acknowledged import AcknowledgedWriter
 from app.kafka.backend import Backend, best_backend
 from app.kafka.consumer import TaskConsumer
 from app.kafka.delivery import FlushedDelivery, MakeClient
-from app.kafka.failures import KAFKA, SINK, of_cluster
+from app.kafka.failures import of_cluster
 from app.kafka.fence import KafkaFence, interrupt
 from app.kafka.hanging import HangingTransactions
 from app.kafka.sender import Targets
@@ -49,7 +49,6 @@ class TaskClients:
         in_use: bool = False,
     ) -> None:
         self._config = config
-        self._sink = SINK if config.placeholder else KAFKA
         self._lanes = max(1, len(ranges))
         self._planned = {
             each.partition: CommittedOffset(each.committed, each.metadata)
@@ -71,13 +70,13 @@ class TaskClients:
         self._hanging.close()
 
     def consumer(self) -> TaskConsumer:
-        with _making_a_client(KAFKA):
+        with _making_a_client(self._config.kafka):
             return self._backend.consumer(self._config)
 
     def offsets(self) -> OffsetStore:
         config = self._config
         context = StoreContext(config.group, config.output_kafka, self._planned, config.placeholder)
-        with _making_a_client(self._sink):
+        with _making_a_client(config.output_kafka):
             return registry.open_store(config.offset_store, context)
 
     def writer(self, partition: Partition, offsets: OffsetStore) -> TransactionalWriter | AcknowledgedWriter:
@@ -123,15 +122,15 @@ class TaskClients:
         """Return a function that makes a producer with these settings plus those for its delivery reports."""
 
         def make(own: dict[str, Any]) -> Producer:
-            with _making_a_client(self._sink):
+            with _making_a_client(self._config.output_kafka):
                 return self._producer(configured | own, logger=settings.SILENT)
 
         return make
 
 
 @contextlib.contextmanager
-def _making_a_client(cluster: str) -> Iterator[None]:
+def _making_a_client(kafka: Mapping[str, str]) -> Iterator[None]:
     try:
         yield
     except KafkaException as error:
-        raise of_cluster(error, "making a client", cluster=cluster) from error
+        raise of_cluster(error, "making a client", kafka) from error

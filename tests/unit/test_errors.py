@@ -26,7 +26,7 @@ from app.errors import (
     WinnowError,
 )
 from app.kafka import failures
-from app.model import Assignment, CommittedOffset, OffsetRange, Partition, Receipt
+from app.model import Assignment, CommittedOffset, OffsetRange, Partition, Receipt, SinkKafka
 from tests.fakes import make_task_config
 
 P = Partition("raw", 3)
@@ -160,12 +160,13 @@ def test_the_service_waits_for_files_of_its_clients() -> None:
     said = "ssl.key.location failed: error:05800074:x509 certificate routines::key values mismatch"
     refused = KafkaError(KafkaError._INVALID_ARG, f"Failed to create admin client: {said}")
 
-    error = failures.of_cluster(refused, "making a client", cluster=failures.SINK)
+    error = failures.of_cluster(refused, "making a client", SinkKafka())
 
     assert Unreachable is type(error)
     assert said in error.cause
     assert "the files that `sink.kafka` names" in error.cure
-    assert NotUsable is type(failures.of_cluster(KafkaError(KafkaError._INVALID_ARG, "no such topic"), "testing"))
+    other = failures.of_cluster(KafkaError(KafkaError._INVALID_ARG, "no such topic"), "testing", {})
+    assert NotUsable is type(other)
 
 
 @pytest.mark.parametrize(

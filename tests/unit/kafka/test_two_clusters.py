@@ -33,14 +33,14 @@ SINK: Mapping[str, Ask] = {
     "destinations": lambda config: start.clients(config).destinations.destination("clean"),
     "transactions": lambda config: start.transaction_log(config).open_transactions(0),
     "records": lambda config: list(start.records(config.output_kafka, "g").batches({CLEAN: 0}, {CLEAN: 1})),
-    "first lines": lambda config: start.first_lines(config).times({CLEAN: 0}),
+    "first lines": lambda config: start.first_records(config.output_kafka, "g").times({CLEAN: 0}),
     "positions of replays": lambda _: start.dead_letter_replays(TASKS).positions([CLEAN]),
     "topics of replays": lambda _: start.dead_letter_replays(TASKS).make_room("again", 1, {}),
 }
 SOURCE: Mapping[str, Ask] = {
     "topics": lambda config: start.clients(config).topics.watermarks([RAW]),
     "records": lambda config: list(start.records(config.kafka, "g").batches({RAW: 0}, {RAW: 1})),
-    "first records": lambda config: start.first_records(config).times({RAW: 0}),
+    "first records": lambda config: start.first_records(config.kafka, "g").times({RAW: 0}),
 }
 CLUSTERS = [
     *(pytest.param(ask, "the sink's Kafka", "sink.kafka", id=f"sink: {name}") for name, ask in SINK.items()),
