@@ -14,7 +14,18 @@ from app.driver.owners import Owners
 from app.driver.starting_offsets import PartitionOffsets, StartPolicy, cut_of, decide, rewound, skipped
 from app.driver.workload import Committed, SourceOffsets, Workload
 from app.errors import Blocked, Leaderless, TopicGone, Unreachable
-from app.model import CommittedOffset, OffsetRange, Outcome, Owner, Partition, Receipt, Topic, Watermarks, partitions_of
+from app.model import (
+    NOBODY,
+    CommittedOffset,
+    OffsetRange,
+    Outcome,
+    Owner,
+    Partition,
+    Receipt,
+    Topic,
+    Watermarks,
+    partitions_of,
+)
 from app.offsets.contract import is_local
 from app.offsets.metadata import OffsetMetadata, owner_of
 from app.runtime import REAL, Runtime
@@ -86,7 +97,7 @@ class Discovery:
         lost = {each: skipped(offsets[each], ranges[each], self._cut(offsets[each])) for each in ranges}
         again = {each: rewound(offsets[each], ranges[each]) for each in ranges}
         fenced = self._fenced & offsets.keys() - self.takeover.taken.keys()
-        owners = {each: self._committer_since_plan(offsets[each]) for each in fenced}
+        owners = {each: self._committer_since_plan(each, found.committed[each]) for each in fenced}
         self._fenced.clear()
         self._planned = found.committed
         return Workload(
@@ -103,10 +114,20 @@ class Discovery:
             fenced=owners,
         )
 
-    def _committer_since_plan(self, at: PartitionOffsets) -> Owner | None:
+    def _committer_since_plan(self, partition: Partition, at: CommittedOffset | None) -> Owner | None:
         """Return the other run that has committed since the last plan; older commits do not say who fences us now."""
-        by = owner_of(at.committed)
-        return None if by == self.owner or at.committed == self._planned.get(at.partition) else by
+        by = owner_of(at)
+        return None if by == self.owner or at == self._planned.get(partition) else by
+
+    def at_rest(self) -> Collection[Partition]:
+        """
+        Return the partitions whose offsets are ours to renew between two rounds; another run renews what it commits.
+
+        Asks only the store of the offsets, which may answer while the source does not.
+        """
+        found = self._clients.offsets.load(self._planned, stable=False)
+        by_others = {each for each, at in found.items() if self._committer_since_plan(each, at) not in (None, NOBODY)}
+        return found.keys() - by_others - self.takeover.taken.keys()
 
     def refresh(self) -> SourceOffsets:
         """Return the offsets while tasks commit, without deciding anything. Raises what `discover` raises."""

@@ -45,13 +45,18 @@ class Renewal:
         if retention is not None:
             self.every = min(RENEW_SECONDS, retention / SHARE)
 
-    def renew(self, partitions: Collection[Partition], also: Callable[[], object] = lambda: None) -> None:
-        """Renew the offsets of these partitions if it is time, and call `also` then."""
-        if self._clock() - self._renewed_at < self.every:
+    @property
+    def is_due(self) -> bool:
+        return self._clock() - self._renewed_at >= self.every
+
+    def renew(self, partitions: Collection[Partition], *, paused: bool = False) -> None:
+        """Renew the offsets of these partitions if it is time, and the mark of a pause with them."""
+        if not self.is_due:
             return
         with contextlib.suppress(NotUsable, Unreachable, PartitionError):  # retried at the next look
             self._commit_again(partitions)
-            also()
+            if paused:
+                self._clients.pauses.renew()
             self._renewed_at = self._clock()
 
     def _commit_again(self, partitions: Collection[Partition]) -> None:

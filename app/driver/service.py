@@ -141,16 +141,22 @@ class Service:
         """Return the result of a call that may take minutes, and keep the heartbeat going."""
         return self._stop.result(self._runtime.background(call), self._tracker.beat)
 
-    def _discover(self) -> tuple[TaskConfig, Workload]:
-        config, workload = self._as_soon_as_kafka_answers(self._discover_once)
+    def _discover(self, *, works: bool = False) -> tuple[TaskConfig, Workload]:
+        config, workload = self._as_soon_as_kafka_answers(partial(self._discover_once, works=works))
         self._tracker.discovered(workload)
         self._tracker.taken_over(self._discovery.takeover.taken)
         self._beside_others = bool(self._tracker.taken) or self._takes_over(workload.ranges)
         return config, workload
 
-    def _discover_once(self) -> tuple[TaskConfig, Workload]:
+    def _discover_once(self, *, works: bool) -> tuple[TaskConfig, Workload]:
         stable = not (self._beside_others or self._discovery.owners.stands_by)
-        config, workload = self.task_config(), self._discovery.discover(stable=stable)
+        try:
+            config, workload = self.task_config(), self._discovery.discover(stable=stable)
+        except Unreachable:
+            if works and self._renewal.is_due:  # only the source may be away, for as long as offsets are kept
+                with contextlib.suppress(NotUsable, Unreachable):
+                    self._renew(self._discovery.at_rest())
+            raise
         if self._clients.placeholders is not None:
             self._clients.placeholders.make_room(workload.ranges)
         return config, workload
@@ -224,10 +230,10 @@ class Service:
             if not done and self._hands_over(workload):
                 pass
             elif not done and self._is_paused():
-                self._renewal.renew(workload.at_rest([]), also=self._clients.pauses.renew)
+                self._renew(workload.at_rest([]))
                 self._wait(self._config.round_interval)
             else:
-                self._renewal.renew(workload.at_rest(ranges))
+                self._renew(workload.at_rest(ranges))
                 if done:
                     return 1 if workload.unfinished(ends or {}) else 0
                 if ranges:
@@ -245,18 +251,21 @@ class Service:
         Planning at once would fence it in turn, before we know who it is.
         """
         until = self._runtime.monotonic() + self._runtime.timings.sign_of_life
-        config, workload = self._discover()
+        config, workload = self._discover(works=True)
         unknown = None in workload.fenced.values()
         while unknown and not self._tracker.taken and self._runtime.monotonic() < until:
             if self._stop.wait(NEW_OWNER_LOOK_SECONDS):
                 break
-            config, workload = self._discover()
+            config, workload = self._discover(works=True)
         return config, workload
 
     def _is_paused(self) -> bool:
         pause = self._as_soon_as_kafka_answers(self._clients.pauses.read)
         self._tracker.paused(pause)
         return pause is not None
+
+    def _renew(self, partitions: Collection[Partition]) -> None:
+        self._renewal.renew(partitions, paused=self._tracker.snapshot.paused is not None)
 
     def _wait(self, seconds: float) -> None:
         """

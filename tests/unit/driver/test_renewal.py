@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from app.driver.renewal import RENEW_SECONDS, SHARE, Renewal
-from app.errors import Unreachable
-from app.model import CommittedOffset, Partition
-from tests.fakes.driver import DriverKafka, FakeRounds, config, service, works
-from tests.fakes.pauses import PausedFor
+from app.errors import NotAllowed, Unreachable, WinnowError
+from app.model import CommittedOffset, Owner, Partition
+from app.offsets.metadata import OffsetMetadata
+from tests.fakes.driver import DriverKafka, FakeRounds, SimulatedRounds, config, service, works
+from tests.fakes.pauses import PAUSE, PausedFor
 from tests.fakes.simulation import ImpatientStop, SimulatedStop, SimulatedTime
 
 A, B = Partition("raw", 0), Partition("raw", 1)
@@ -99,7 +104,9 @@ def test_an_outage_is_no_error() -> None:
     def away() -> None:
         raise Unreachable("away")
 
-    harness.renewal.renew([A], also=away)
+    harness.kafka.pauses.renew = away  # type: ignore[method-assign]
+
+    harness.renewal.renew([A], paused=True)
     harness.renewal.renew([A])
 
     assert [A, A] == harness.kafka.renewed
@@ -159,3 +166,87 @@ def test_a_round_is_no_longer_than_an_offset_may_wait() -> None:
     service(kafka, rounds, config("round.interval=10s")).run(until_end=True)
 
     assert 60.0 / SHARE == rounds.rounds[0][0].seconds
+
+
+class SourceOutage:
+    """
+    A service whose source does not respond from some time on, though the cluster that keeps its offsets does.
+
+    Offsets are kept for an hour. The first round ends after ten minutes.
+    """
+
+    AWAY = "Kafka is not responding while listing topics"
+
+    def __init__(self, *, begins: float = 300.0) -> None:
+        self.time = SimulatedTime()
+        self.kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
+        self.kafka.retention, self.kafka.when_asked = 3_600.0, self.answer
+        self.begins = begins
+        self.on_look: dict[float, Callable[[], object]] = {}
+        """What happens at the first look from some time on."""
+
+    def answer(self) -> None:
+        for at in [at for at in self.on_look if at <= self.time.now]:
+            self.on_look.pop(at)()
+        if self.time.now >= self.begins:
+            raise Unreachable(self.AWAY)
+
+    def run(self, until: float = 3_700.0) -> set[object]:
+        """Return the causes that were logged."""
+        rounds, stop = SimulatedRounds(self.kafka, self.time), SimulatedStop(self.time, until)
+        with capture_logs() as logs:
+            assert 0 == service(self.kafka, rounds, stop=stop, runtime=self.time.runtime).run(until_end=False)
+        return {each["reason"] for each in logs if each["event"] == "kafka_unavailable"}
+
+
+class TestSourceOutage:
+    """With two clusters, the source may be away for longer than the sink's cluster keeps offsets."""
+
+    @pytest.mark.parametrize("begins", [300, math.inf])
+    def test_offsets_are_renewed(self, begins: float) -> None:
+        """No discovery has seen their commits, which the first round made. A source without leaders is away, too."""
+        flow = SourceOutage(begins=begins)
+        flow.on_look[300] = lambda: flow.kafka.leaderless.update((0, 1) if begins == math.inf else ())
+
+        flow.run()
+
+        assert dict.fromkeys([A, B], SHARE) == Counter(flow.kafka.renewed)
+
+    def test_a_pause_is_renewed(self) -> None:
+        """Kafka would delete its mark like any offset."""
+        flow, pauses = SourceOutage(), PausedFor(100)
+        flow.kafka.pauses = pauses
+
+        flow.run()
+
+        assert [PAUSE] * (1 + SHARE) == pauses.renewed
+
+    @pytest.mark.parametrize("trouble", [Unreachable("no coordinator"), NotAllowed("denied")])
+    def test_a_renewal_that_fails_hides_nothing(self, trouble: WinnowError) -> None:
+        """It is tried again with the next look at the source."""
+        flow = SourceOutage()
+        real = flow.kafka.load
+
+        def load(*args: Any, **named: Any) -> dict[Partition, CommittedOffset]:
+            if 300 < flow.time.now < 1_000:
+                raise trouble
+            return real(*args, **named)
+
+        flow.kafka.load = load  # type: ignore[method-assign]
+
+        causes = flow.run(until=1_010)
+
+        assert {SourceOutage.AWAY} == causes
+        assert dict.fromkeys([A, B], 1) == Counter(flow.kafka.renewed)
+
+    @pytest.mark.parametrize(("generation", "begins"), [(0, 300), (1, 300), (1, 610)])
+    def test_another_run_renews_what_it_has_taken(self, generation: int, begins: float) -> None:
+        """Only this run may be cut off from the source: to renew would fence the tasks of the other one."""
+        flow, other = SourceOutage(begins=begins), Owner(0, "there", "clean", generation)
+        taken = CommittedOffset(10, str(OffsetMetadata("id-1", 0, owner=other)))
+        flow.on_look[590] = lambda: flow.kafka.committed.update({A: taken})
+
+        flow.run()
+
+        assert {B: SHARE} == Counter(flow.kafka.renewed)
+        assert taken == flow.kafka.committed[A]

@@ -603,6 +603,23 @@ class TestStandBy:
 
         assert 100 + GONE_SECONDS - 10 <= flow.time.now
 
+    def test_while_its_source_is_away_it_renews_no_offset(self) -> None:
+        """That would fence the other run, which may be idle."""
+        kafka = Occupied(Owner(0, "~", "clean", 2), until=50)
+        flow = SimulatedService(kafka, FakeRounds(works(kafka)))
+        kafka.time, kafka.retention = flow.time, 60.0
+
+        def answer() -> None:
+            if 50 <= flow.time.now < 250:
+                raise Unreachable("away")
+
+        kafka.when_asked = answer
+
+        flow.run(until_end=True, stand_by=True)
+
+        assert [[A]] == kafka.fenced
+        assert 250 + GONE_SECONDS <= flow.time.now
+
     def test_it_can_be_stopped(self) -> None:
         """This works even before Spark has started."""
         kafka = Occupied(Owner(0, "~", "clean", 2), until=1_000)
