@@ -79,6 +79,8 @@ class Service:
         self._patience = 1
         """Doubled after a round without receipts: where tasks start slowly, each round would be killed in vain."""
         self._renewal = Renewal(clients, runtime.monotonic, transactional=self._fence is not None)
+        self._stand_by_seconds = min(config.round_interval, BEAT_SECONDS)
+        """How often to look whether the other run is gone; a long `round.interval` must not delay the work."""
         self._beside_others = config.generation > 0
         """Whether a service of another generation may be active; its open transactions would delay stable reads."""
 
@@ -190,7 +192,7 @@ class Service:
             owners.look_before_work(self._config.commit_interval, refuse=refuse)
         config, workload = self._discover()
         while (behind := self._tracker.taken or owners.goes_first) or owners.must_look:
-            self._wait(self._config.round_interval if behind else NEW_OWNER_LOOK_SECONDS)
+            self._wait(self._stand_by_seconds if behind else NEW_OWNER_LOOK_SECONDS)
             if self._stop.requested:
                 raise Stopped
             config, workload = self._discover()
@@ -273,7 +275,7 @@ class Service:
 
         For a long wait, update the records' ages.
         """
-        if seconds >= self._config.round_interval:  # asking takes a second
+        if seconds >= self._stand_by_seconds:  # asking takes a second
             self._tracker.aged(self._clients.ages)
         until = self._runtime.monotonic() + min(seconds, self._renewal.every)
         while not self._stop.requested and (left := until - self._runtime.monotonic()) > 0:

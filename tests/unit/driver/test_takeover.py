@@ -417,13 +417,14 @@ class TestTheEarlier:
 
         assert 3 <= began[1] - began[0] < 6
 
-    def test_one_that_starts_beside_a_later_one_stands_by(self) -> None:
+    @pytest.mark.parametrize("interval", ["10s", "1h"])
+    def test_one_that_starts_beside_a_later_one_stands_by(self, interval: str) -> None:
         """Kubernetes restarts it after its end; it takes nothing back, nor starts Spark, until it must."""
         kafka = DriverKafka(p0=(0, 10))
         kafka.committed = {A: owned(3, LATER)}
         flow = SimulatedService(kafka, FakeRounds(works(kafka)))
 
-        logs = flow.run(until_end=True)
+        logs = flow.run(config("generation=2", f"round.interval={interval}"), until_end=True)
 
         assert 1 == len(flow.rounds.rounds)
         assert GONE_SECONDS <= flow.time.now < GONE_SECONDS + 20
@@ -507,14 +508,16 @@ class TestUntilEnd:
 class TestStandBy:
     """A driver that restarts itself must not take the work back from its replacement."""
 
+    @pytest.mark.parametrize("interval", ["5s", "10s", "1h"])
     @pytest.mark.parametrize("host", ["!", "~"])
-    def test_it_waits_for_another_service_of_its_generation(self, host: str) -> None:
+    def test_it_waits_for_another_service_of_its_generation(self, host: str, interval: str) -> None:
         """Even if the other one started earlier, it fences nothing before that is gone."""
         kafka = Occupied(Owner(0, host, "clean", 2), until=100)
         flow = SimulatedService(kafka, FakeRounds(works(kafka)))
         kafka.time = flow.time
 
-        logs = flow.run(config("generation=2"), until_end=True, stand_by=True)
+        settings = config("generation=2", f"round.interval={interval}")
+        logs = flow.run(settings, until_end=True, stand_by=True)
 
         assert 1 == len(flow.rounds.rounds)
         assert [[A]] == kafka.fenced
