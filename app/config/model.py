@@ -82,7 +82,8 @@ class Source(Section):
     topics_pattern: Annotated[str | None, AfterValidator(_regular_expression)] = Field(
         default=None,
         description="a regular expression for whole topic names; internal topics (`__…`) and those that Winnow creates "
-        "never match, and new topics join within `round.interval`",
+        "never match; new topics join within one `round.interval`, or within three with "
+        "`at-least-once`",
     )
     format: Literal["raw", "flume-avro", "auto"] = Field(
         default="raw",
@@ -295,7 +296,8 @@ class Config(Section):
     starting_offsets: Literal["earliest", "latest", "error"] | FromTimestamp | FromDuration = Field(
         default="earliest",
         description="where to start if the group has no offset: `earliest`, `latest`, `error`, `{timestamp: ms}`, "
-        "`{by.duration: 2h}`; a partition that is added later starts at its beginning",
+        "`{by.duration: 2h}`; a partition that is added later starts at its beginning, and so does a topic that joins "
+        "while the service runs",
     )
     out_of_range: Literal["error", "earliest", "latest", "nearest"] = Field(
         default="error",

@@ -168,8 +168,8 @@ def of_mirror(
 
     `store` and `mirror` are the names that `winnow offsets migrate` takes; the store was read before and after.
     """
-    cure = "a running service corrects it within round.interval; if none runs, "
-    cure += f"{migrate_offsets(store, mirror)} --force"
+    soon = "within one round.interval, or within three with at-least-once"
+    cure = f"a running service corrects it {soon}; if none runs, {migrate_offsets(store, mirror)} --force"
     for each, right in sorted(before.items()):
         if right.corrupt:
             continue

@@ -147,9 +147,10 @@ def test_a_mirror_that_differs() -> None:
 
 
 def test_the_cure_of_a_mirror_that_differs() -> None:
-    """It is the command that writes the store's offsets into the mirror."""
+    """It says when a service does it, and is the command that writes the store's offsets into the mirror."""
     (found,) = symptoms.of_mirror("kafka", "redis", {}, {A: CommittedOffset(5)}, {})
 
+    assert "within one round.interval, or within three with at-least-once" in found.cure
     assert found.cure.endswith("winnow offsets migrate -c winnow.yaml --from kafka --to redis --force")
 
 
