@@ -213,3 +213,14 @@ def test_a_client_that_is_replaced_ends_at_once(monkeypatch: pytest.MonkeyPatch)
         assert not Admin.made
     finally:
         gc.enable()
+
+
+def test_a_client_is_kept_while_every_leader_responds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each owner of a partition asks as it begins, and a task may have hundreds of them."""
+    monkeypatch.setattr(hanging, "AdminClient", Admin)
+    transactions = HangingTransactions({}, "g")
+    client = transactions.connect([DEAD.topic])
+
+    transactions.ends([DEAD])
+
+    assert client is transactions.connect([DEAD.topic])

@@ -1,9 +1,9 @@
-"""What writers say of a producer that has failed for good. Without a broker; librdkafka plays one for transactions."""
+"""What writers say of a producer that has failed for good, and what they end again. Without a broker."""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import confluent_kafka
@@ -17,8 +17,14 @@ from app.kafka.acknowledged import AcknowledgedWriter
 from app.kafka.backend import PLAIN, Backend, best_backend
 from app.kafka.bulk import native
 from app.kafka.clients import TaskClients
+from app.kafka.delivery import FlushedDelivery
+from app.kafka.hanging import Ends, HangingTransactions, mark
+from app.kafka.offsets import KafkaGroupOffsets
+from app.kafka.plain.sender import PlainSender
+from app.kafka.sender import Targets
 from app.kafka.writers import TransactionalWriter
-from app.model import CommittedOffset, Guarantee, Partition
+from app.model import CommittedOffset, Guarantee, Partition, Partitioner
+from app.offsets.contract import StoreContext
 from app.records import Lines
 from tests.fakes import FakeKafka, FakeOffsets, make_task_config
 
@@ -79,3 +85,67 @@ def test_without_transactions_it_begins_only_where_the_offset_can_be_saved() -> 
         writer.settle(CommittedOffset(1, "kept"))
 
     writer.discard()
+
+
+class Client:
+    """A producer that notes what it is asked to do: the partition and the headers of a record, or a word."""
+
+    def __init__(self) -> None:
+        self.asked: list[object] = []
+
+    def begin_transaction(self) -> None:
+        self.asked.append("begin")
+
+    def produce(self, topic: str, _value: bytes, _key: bytes, number: int, *, headers: object, **_: object) -> None:
+        self.asked.append((Partition(topic, number), headers))
+
+    def flush(self, _seconds: float) -> int:
+        self.asked.append("flush")
+        return 0
+
+    def abort_transaction(self, _seconds: float) -> None:
+        self.asked.append("abort")
+
+
+class Hanging(HangingTransactions):
+    """Finds what a test says is open, by partition: the source offset that its last record of ours names, if any."""
+
+    def __init__(self, left_open: Mapping[Partition, int | None]) -> None:
+        super().__init__({}, "g")
+        self.left_open = left_open
+
+    def ends(self, partitions: Collection[Partition]) -> dict[Partition, Ends]:
+        return {each: Ends(7, 8 if each in self.left_open else 7) for each in partitions}
+
+    def last_offset(self, source: Partition, target: Partition, ends: Ends) -> int | None:
+        assert (RAW, target in self.left_open) == (source, ends.open)
+        return self.left_open.get(target)
+
+
+FIRST, SECOND, DEAD = Partition("clean", 0), Partition("clean", 1), Partition("dead", 0)
+COMMITTED = 5
+
+
+@pytest.mark.parametrize(
+    ("partitioner", "left_open", "ended"),
+    [
+        (Partitioner.SOURCE, {FIRST: COMMITTED, DEAD: None}, [FIRST]),
+        (Partitioner.SOURCE, {FIRST: None, DEAD: COMMITTED + 2}, [DEAD]),
+        (Partitioner.SOURCE, {FIRST: COMMITTED - 1}, []),
+        (Partitioner.SOURCE, {}, []),
+        (Partitioner.KEY, {FIRST: COMMITTED, SECOND: None}, [FIRST, SECOND]),
+    ],
+    ids=["lines", "dead letters", "committed", "nothing", "by key"],
+)
+def test_what_was_left_open_is_aborted_again(
+    partitioner: Partitioner, left_open: Mapping[Partition, int | None], ended: Sequence[Partition]
+) -> None:
+    """Unless it was committed. By key, a line without a mark may be in any partition where something is open."""
+    client, targets = Client(), Targets.of(make_task_config(sink_partitioner=partitioner), RAW)
+    sender, delivery = PlainSender(client, targets), FlushedDelivery(lambda _: client)  # type: ignore[arg-type, return-value]  # all that they use
+    writer = TransactionalWriter(RAW, sender, delivery, KafkaGroupOffsets(StoreContext("g", {})), Hanging(left_open))
+
+    writer.settle(CommittedOffset(COMMITTED))
+
+    written = [(each, [mark(RAW, "g", COMMITTED)]) for each in ended]
+    assert (["begin", *written, "flush", "abort"] if ended else []) == client.asked
