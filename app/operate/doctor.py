@@ -30,7 +30,7 @@ from app.offsets.registry import open_store
 from app.operate import samples, served, symptoms
 from app.operate.audit import Readers, Scope
 from app.operate.judging import Verdict
-from app.operate.lag import FirstRecords, measure, offsets_of, summed, unknown
+from app.operate.lag import FirstRecords, PartitionLag, measure, offsets_of, summed, unknown
 from app.operate.ranges import Why
 from app.operate.reading import Cleanse, Reader
 from app.operate.running import open_transactions
@@ -43,7 +43,7 @@ NEWEST = 1_000
 CODES = {Severity.REFUSES: 3, Severity.WRONG: 1, Severity.UNKNOWN: 4, Severity.WARNS: 0}
 """The exit code by the worst finding."""
 STATES = {"refuses": Severity.REFUSES, "blocked": Severity.WRONG, "waits": Severity.WRONG, "warns": Severity.WARNS}
-"""The states of a preflight that are symptoms."""
+"""The states of a preflight's errors."""
 
 Say = Callable[[Iterable[Symptom]], object]
 Look = Callable[[Say], str]
@@ -164,7 +164,7 @@ class Doctor:
 
     def _lag(self, say: Say) -> str:
         found = measure(self._config, self._clients, self._with.first_records, time.time())
-        self._committed = {each.partition: each.committed for each in found if each.committed is not None}
+        self._committed = _stored(found)
         self._facts["lag"] = [each.stored_as_json() | each.as_json() for each in found]
         say(symptoms.of_partitions(found, self._tools))
         topics = sorted({each.partition.topic for each in found})
@@ -188,7 +188,7 @@ class Doctor:
 
         def note(state: str, what: str | WinnowError) -> None:
             said.append({"state": state, "what": str(what)})
-            if state in STATES and isinstance(what, WinnowError):
+            if isinstance(what, WinnowError):
                 say([Symptom.of(STATES[state], what, "Kafka")])
 
         try:
@@ -234,7 +234,7 @@ class Doctor:
         names = (self._config.sink.topic, self._config.dead_letters.topic)
         topics = self._clients.destinations.source_topics(names, None, ())
         led = [each for each in partitions_of(topics.values()) if each.number not in topics[each.topic].leaderless]
-        return self._clients.destinations.watermarks(led) if led else {}
+        return self._clients.destinations.watermarks(led)
 
     def _audit(self, say: Say) -> str:
         scope = Scope.newest(self._config, self._clients, self._with.first_lines, NEWEST)
@@ -258,14 +258,17 @@ class Doctor:
     def _offsets_before(self) -> Mapping[Partition, CommittedOffset]:
         """Return offsets that each mirror should have by now."""
         if self._committed is None:
-            found = offsets_of(self._config, self._clients)
-            self._committed = {each.partition: each.committed for each in found if each.committed is not None}
+            self._committed = _stored(offsets_of(self._config, self._clients))
             self._sleep(self._seconds)
         return self._committed
 
     def _name(self, mirror: Plugin) -> str:
         """Return a mirror's name for `winnow offsets migrate`."""
         return SOURCE if mirror.name == "kafka" and self._config.sink.kafka else mirror.name
+
+
+def _stored(found: Iterable[PartitionLag]) -> dict[Partition, CommittedOffset]:
+    return {each.partition: each.committed for each in found if each.committed is not None}
 
 
 def _audited(verdicts: Sequence[Verdict]) -> str:

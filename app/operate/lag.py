@@ -128,7 +128,7 @@ def offsets_of(config: Config, clients: Clients) -> list[PartitionLag]:
     # Committed offsets before the ends: ends only grow, so no offset exceeds its end.
     found = clients.offsets.load(partitions, stable=False)
     committed = {each: found.get(each) for each in partitions}
-    watermarks = clients.topics.watermarks(led) if led else {}
+    watermarks = clients.topics.watermarks(led)
     newcomers = Newcomers(config, clients.copies)
     newcomers.record(committed, topics)
     blocked = {

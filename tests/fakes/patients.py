@@ -73,6 +73,8 @@ class Patient:
         self.url = ""
         self.works: Callable[[], object] = self._commit
         """What happens while the doctor watches."""
+        self.done: list[int] = []
+        """How many parts each call of the doctor's progress said were done."""
 
     def _commit(self) -> None:
         """Store the same offset again, as an idle service does."""
@@ -96,7 +98,8 @@ class Patient:
         yield FakeCleanse()
 
     def examine(self, instruments: Instruments | None = None) -> Examination:
-        return Doctor(self.loaded, instruments or self.instruments(), self.url, lambda _: self.works()).examine()
+        doctor = Doctor(self.loaded, instruments or self.instruments(), self.url, lambda _: self.works())
+        return doctor.examine(self.done.append)
 
 
 def _parse(lines: pa.BinaryArray) -> Parsed:

@@ -57,6 +57,7 @@ def test_a_healthy_service() -> None:
         "audit": "9 of the newest records",
     } == notes(report)
     assert [] == patient.kafka.fenced
+    assert [1] * len(PARTS) == patient.done
 
 
 def test_the_report_as_json() -> None:
@@ -67,6 +68,7 @@ def test_the_report_as_json() -> None:
     value = json.loads(json.dumps(patient.examine().as_json()))
 
     assert ["version", "group", "findings", "parts"] == list(value)
+    assert (1, "g") == (value["version"], value["group"])
     (finding,) = value["findings"]
     assert ["severity", "what", "where", "cure"] == list(finding)
     assert ("warns", ["the group"]) == (finding["severity"], finding["where"])
@@ -175,6 +177,15 @@ def test_a_blocked_partition_is_said_once() -> None:
     assert [("wrong", "raw-0@3", "offsets 3 to 4 (at most 2) were deleted before they were read")] == found(report)
 
 
+def test_a_loss_that_blocks_nothing_is_said() -> None:
+    """With `out.of.range: nearest` the service goes on, so the preflight has nothing to say."""
+    patient = Patient("out.of.range=nearest")
+    patient.kafka.watermark[RAW] = (5, END)
+    patient.kafka.committed[RAW] = CommittedOffset(3)
+
+    assert ("wrong", "raw-0@3", "2 offsets were deleted before they were read") in found(patient.examine())
+
+
 def test_a_service_that_is_down_or_paused() -> None:
     """If nothing is committed while records wait, no service works, unless it is paused."""
     patient = Patient()
@@ -207,17 +218,47 @@ def test_retention_is_near() -> None:
 
 
 def test_readers_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Somebody's transaction is open in the sink."""
+    """Somebody's transaction is open in the sink. It may be ours unless we know of none."""
     monkeypatch.setattr("app.operate.audit.STABLE_SECONDS", 0.0)
     patient = Patient()
     patient.kafka.outputs[Partition("clean", 1)] = Watermarks(0, 3, 4)
 
     strange = patient.examine()
+    unknown = patient.examine(patient.instruments()._replace(open_transactions=refuse))
     patient.open = [OpenTransaction(RAW, "ongoing", round(time.time() * 1000), 1, 1)]
     ours = patient.examine()
 
     assert (1, [("wrong", "clean-1@3")]) == (strange.code, [each[:2] for each in found(strange)])
+    assert [("unknown", "transactions"), ("warns", "clean-1@3")] == [each[:2] for each in found(unknown)]
     assert (0, [("warns", "clean-1@3")]) == (ours.code, [each[:2] for each in found(ours)])
+
+
+def test_a_sink_partition_without_a_leader_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would not answer."""
+    monkeypatch.setattr("app.operate.audit.STABLE_SECONDS", 0.0)
+    patient = Patient()
+    patient.kafka.sink_leaderless = {1}
+    patient.kafka.outputs[Partition("clean", 1)] = Watermarks(0, 3, 4)
+
+    assert not [each for each in found(patient.examine()) if each[1] == "clean-1@3"]
+
+
+def test_a_store_that_keeps_nothing_shows_no_life() -> None:
+    """Its offsets are in the service's own memory."""
+    patient = Patient("offsets.store.name=none", "delivery.guarantee=at-least-once")
+    patient.kafka.is_local = True  # type: ignore[attr-defined]  # as the store `none` is
+    patient.works = lambda: None
+
+    assert not [each for each in found(patient.examine()) if each[1] == "the group"]
+
+
+def test_an_audit_says_what_it_could_not_judge() -> None:
+    """And why."""
+    patient = Patient()
+    patient.kafka.compacted = {"clean"}
+    del patient.lines[3]
+
+    assert "8 of the newest records; not judged: 1 compacted" == notes(patient.examine())["audit"]
 
 
 def test_a_lost_line_is_found() -> None:
@@ -283,6 +324,34 @@ def test_a_mirror_that_differs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert ("unknown", "mirror source, mirror x", "it is down") in found(unknown)
 
 
+def test_a_mirror_may_be_as_old_as_the_first_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A running service writes it after the offset. Where the first look failed, the doctor looks, and then waits."""
+    patient, mirror = Patient("offsets.mirrors=[{name: x}]"), FakeKafka({})
+    patient.works = lambda: patient.kafka.save(RAW, END, "")
+    monkeypatch.setattr("app.operate.doctor.open_store", lambda *_: FakeOffsets(mirror))
+    patient.kafka.committed[RAW] = mirror.committed[RAW] = CommittedOffset(END - 1)
+    mirror.pending[RAW] = None  # is no reason to wait
+    first = patient.examine()
+    patient.kafka.committed[RAW] = CommittedOffset(END - 1)
+    looks = iter([{}, patient.kafka.committed])
+    patient.works = lambda: mirror.committed.update(next(looks))
+    mirror.committed.clear()
+    without_lag = patient.examine(patient.instruments()._replace(first_records=Broken()))
+
+    assert [] == found(first)
+    assert not [each for each in found(without_lag) if each[2].startswith("mirror x")]
+
+
+def test_a_partition_without_an_offset_needs_none_in_a_mirror(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As before the first start."""
+    patient = Patient("offsets.mirrors=[{name: x}]")
+    patient.kafka.committed.clear()
+    patient.works = lambda: None
+    monkeypatch.setattr("app.operate.doctor.open_store", lambda *_: FakeOffsets(FakeKafka({})))
+
+    assert "0 offsets" == notes(patient.examine())["mirror x"]
+
+
 def test_samples_with_another_outcome(tmp_path: Path) -> None:
     """They are counted, and not quoted, as they may be real lines."""
     patient = Patient("parser.samples=[{line: SECRET, output: SECRET}, {line: SECRET, output: y}]")
@@ -291,6 +360,16 @@ def test_samples_with_another_outcome(tmp_path: Path) -> None:
 
     assert [("wrong", "parser.samples", "1 of 2 samples have another outcome than expected")] == found(report)
     assert "SECRET" not in str(report)
+
+
+def test_a_secret_that_others_may_see() -> None:
+    """Here an argument, which every user of the machine can read."""
+    report = Patient("kafka.sasl.password=HUSH").examine()
+
+    ((severity, where, what),) = found(report)
+    assert (0, "warns", "the configuration") == (report.code, severity, where)
+    assert what.startswith("secrets are stored where others may see them: kafka.sasl.password")
+    assert "HUSH" not in str(report)
 
 
 def test_without_transactions_none_is_sought() -> None:
