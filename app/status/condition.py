@@ -72,15 +72,15 @@ def records_per_second(status: PartitionStatus, service: Snapshot) -> float | No
     points = status.points
     if status.state is PartitionState.PAUSED or service.outage is not None:
         return None
-    if len(points) < 2 or points[-1].at <= points[0].at:
+    if len(points) < 2:
         return None
     return max(0, points[-1].records - points[0].records) / (points[-1].at - points[0].at)
 
 
 def _keeps_up(points: Sequence[Point]) -> bool:
-    """Return whether some point of the window found no lag, or its lag was done by the next point."""
-    return any(not _lag(point) for point in points) or any(later.done >= point.end for point, later in pairwise(points))
+    """Return whether the lag of some point of the window was done by the next point, or the last point has none."""
+    return any(later.done >= point.end for point, later in pairwise((*points, points[-1])))
 
 
 def _lag(point: Point) -> int:
-    return max(0, point.end - point.done)
+    return point.end - point.done

@@ -57,10 +57,10 @@ def with_point(points: tuple[Point, ...], point: Point) -> tuple[Point, ...]:
     """
     Return the window with a point appended; a point too close to the last one and points too old are left out.
 
-    The newest of those too old stays, so that the points span the window however rare they are. Points that are later
-    are left out: the clock was set back.
+    The newest of those too old stays, so that the points span the window however rare they are. Points that are not
+    earlier are left out: the clock was set back.
     """
-    points = tuple(each for each in points if each.at <= point.at)
+    points = tuple(each for each in points if each.at < point.at)
     kept = points[:-1] if len(points) > 1 and point.at - points[-2].at <= STEP_SECONDS else points
     within = recent(kept, point.at)
     return (*kept[: len(kept) - len(within)][-1:], *within, point)
@@ -75,6 +75,6 @@ def with_moment(
     moments: tuple[Moment, ...], moment: Moment, seconds: float = HOUR_SECONDS, step: float = MOMENT_SECONDS
 ) -> tuple[Moment, ...]:
     """Return the last `seconds` with a moment appended; a moment within `step` of the last one is left out."""
-    moments = tuple(each for each in moments if each.at <= moment.at)  # the clock may have been set back
+    moments = tuple(each for each in moments if each.at < moment.at)  # the clock may have been set back
     kept = moments[:-1] if len(moments) > 1 and moment.at - moments[-2].at <= step else moments
     return (*(each for each in kept if each.at > moment.at - seconds), moment)

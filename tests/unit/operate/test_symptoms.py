@@ -94,6 +94,7 @@ def test_no_service_works() -> None:
     )
     assert [("warns", "the group", silent)] == said(symptoms.of_flow([lag(9)], [lag(9)], 3))
     assert [] == said(symptoms.of_flow([lag(12)], [lag(12)], 3))
+    assert [] == said(symptoms.of_flow([lag(12), other(9)], [lag(12), other(9)], 3))
 
 
 def test_a_partition_that_stays_behind() -> None:
@@ -123,17 +124,20 @@ def test_readers_that_wait() -> None:
 
 def test_a_transaction_that_outlives_its_timeout() -> None:
     """A younger one is the work of a running service."""
-    found = [OpenTransaction(each, "ongoing", began, 1, 1) for each, began in ((A, 10_000), (B, 60_000))]
+    began = 1_800_000_000
+    found = [OpenTransaction(each, "ongoing", at * 1000, 1, 1) for each, at in ((A, began), (B, began + 50))]
 
     assert [("wrong", "raw-0", "its transaction has been ongoing for 90 s, longer than transaction.timeout")] == said(
-        symptoms.of_transactions(found, 60, 100)
+        symptoms.of_transactions(found, 60, began + 90)
     )
 
 
-def mirrored(found: CommittedOffset | None, before: int = 5, after: int = 8) -> list[tuple[str, str, str]]:
+STORED, GARBAGE = CommittedOffset(5), CommittedOffset.not_readable("'x' is not an offset")
+
+
+def mirrored(found: CommittedOffset | None, before: CommittedOffset = STORED) -> list[tuple[str, str, str]]:
     offsets = {} if found is None else {A: found}
-    kept = {A: CommittedOffset(before)}, {A: CommittedOffset(after)}
-    return said(symptoms.of_mirror("kafka", "redis", offsets, *kept))
+    return said(symptoms.of_mirror("kafka", "redis", offsets, {A: before}, {A: CommittedOffset(8)}))
 
 
 def test_a_mirror_that_differs() -> None:
@@ -142,8 +146,8 @@ def test_a_mirror_that_differs() -> None:
     assert [("warns", "raw-0", "mirror redis has offset 4, but kafka has 8")] == mirrored(CommittedOffset(4))
     assert [("warns", "raw-0", "mirror redis has offset 9, but kafka has 8")] == mirrored(CommittedOffset(9))
     assert [("warns", "raw-0", "mirror redis has no offset")] == mirrored(None)
-    garbage = CommittedOffset.not_readable("'x' is not an offset")
-    assert [("warns", "raw-0", "mirror redis holds something other than an offset")] == mirrored(garbage)
+    assert [("warns", "raw-0", "mirror redis holds something other than an offset")] == mirrored(GARBAGE)
+    assert [] == mirrored(None, GARBAGE), "it has its own symptom"
 
 
 def test_the_cure_of_a_mirror_that_differs() -> None:

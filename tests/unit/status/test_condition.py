@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
@@ -45,6 +45,7 @@ FLOWS: dict[str, Flow] = {
     "commits once a minute": (lambda t: 5 * t, lambda t: 5 * (t // 60 * 60), Condition.OK),
     "a rebalance just now": (lambda t: 1_000 * t, lambda t: min(1_000 * t, 250_000), Condition.OK),
     "faster than what comes": (lambda t: 1_000_000 + 10 * t, lambda t: 1_000 * t, Condition.CATCHING_UP),
+    "a gap that closes by a record in two seconds": (lambda t: 1_000 + 2 * t, lambda t: 2.5 * t, Condition.CATCHING_UP),
     "slower than what comes": (lambda t: 1_000 * t, lambda t: 10 * t, Condition.FALLING_BEHIND),
     "a gap that does not close": (lambda t: 100_000 + 10 * t, lambda t: 10 * t, Condition.FALLING_BEHIND),
     "nothing moves": (lambda t: 1_000 * t, lambda _: 7, Condition.STALLED),
@@ -108,6 +109,7 @@ def test_records_wait_for_a_start() -> None:
     assert Condition.WAITING is judge(standing, STARTING).condition
     assert Condition.STALLED is judge(standing, WORKING).condition
     assert Condition.OK is judge(idle, STARTING).condition
+    assert Condition.OK is judge(replace(idle, points=idle.points[:1]), WORKING).condition
 
 
 def test_a_rate_is_that_of_the_window() -> None:
@@ -141,6 +143,18 @@ def test_windows_stay_small() -> None:
     assert HOUR_SECONDS - 20 <= moments[-1].at - moments[0].at < HOUR_SECONDS
     assert 20 <= len(points) <= 26
     assert 350 <= len(moments) <= 362
+
+
+@pytest.mark.parametrize(("looks", "kept"), [(range(5), [0, 4]), ([4, 4], [4])])
+def test_looks_that_are_close_together_leave_the_first_and_the_last(looks: Sequence[int], kept: Sequence[int]) -> None:
+    """The same from the second look on. Of two looks at the same moment, which would have no rate, one is left."""
+    points: tuple[Point, ...] = ()
+    moments: tuple[Moment, ...] = ()
+    for second in looks:
+        points = with_point(points, Point(second, 0, 0, 0))
+        moments = with_moment(moments, Moment(second, 0, 0, 0, 0))
+
+    assert kept == [each.at for each in points] == [each.at for each in moments]
 
 
 def test_a_clock_that_is_set_back_begins_anew() -> None:
