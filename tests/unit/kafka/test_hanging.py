@@ -222,5 +222,9 @@ def test_a_client_is_kept_while_every_leader_responds(monkeypatch: pytest.Monkey
     client = transactions.connect([DEAD.topic])
 
     transactions.ends([DEAD])
-
     assert client is transactions.connect([DEAD.topic])
+
+    transactions.ends([CLEAN, DEAD])
+    assert client is not transactions.connect([DEAD.topic])
+    with pytest.raises(KafkaException, match="LEADER_NOT_AVAILABLE"):
+        transactions.ends([CLEAN])

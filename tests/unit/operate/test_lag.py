@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from app.errors import TopicMissing
-from app.model import CommittedOffset, Partition, Watermarks
+from app.model import CommittedOffset, Owner, Partition, Watermarks
 from app.offsets.metadata import OffsetMetadata
 from app.operate.lag import NO_ANSWER, PartitionLag, measure, summed, unknown
 from tests.fakes import FakeKafka, FakeOffsets
@@ -15,6 +15,7 @@ from tests.fakes.driver import DriverKafka, config
 
 A, B = Partition("raw", 0), Partition("raw", 1)
 NOW = 1_000.0
+OWNER = Owner(1, "host", "clean", 2)
 
 
 class Records:
@@ -45,6 +46,7 @@ def test_the_lag_in_offsets_and_in_seconds() -> None:
     assert (60, 40, 40, 40.0, "") == (first.offset, first.lag, first.lag_to_end, first.seconds, first.problem)
     assert (7, 0, 0, 0.0, "") == (second.offset, second.lag, second.lag_to_end, second.seconds, second.problem)
     assert {"lag": 40, "max_lag": 40, "max_lag_seconds": 40.0} == summed([first, second])
+    assert {"lag": 0, "max_lag": 0, "max_lag_seconds": 0.0} == summed([second]) == summed([])
 
 
 def test_what_the_totals_leave_out_is_told() -> None:
@@ -102,6 +104,21 @@ def test_what_is_wrong_is_said(
 
     assert (offset, lag, problem) == (at.offset, at.lag, at.problem)
     assert (offset, lag, problem or None) == tuple(at.as_json()[key] for key in ("current_offset", "lag", "problem"))
+
+
+def test_what_is_stored_is_told() -> None:
+    """As far as the service stored it: an operator or another tool stores an offset alone."""
+    marks, keys = Watermarks(0, 9, 9), ("current_offset", "since", "committed_by", "metadata", "problem")
+    text = str(OffsetMetadata("id-1", 3, owner=OWNER))
+
+    by_us = PartitionLag(A, CommittedOffset(5, text), marks).stored_as_json()
+    by_others = PartitionLag(A, CommittedOffset(12, "x"), marks).stored_as_json()
+    nothing = PartitionLag(A, None, marks).stored_as_json()
+
+    assert [5, 3, OWNER._asdict(), text, None] == [by_us[key] for key in keys]
+    below = "the partition ends at 9, below the committed offset"
+    assert [12, None, None, "x", below] == [by_others[key] for key in keys]
+    assert [None] * len(keys) == [nothing[key] for key in keys]
 
 
 def test_records_behind_an_open_transaction() -> None:
