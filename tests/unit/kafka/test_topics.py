@@ -163,6 +163,25 @@ def test_a_topic_whose_configuration_may_not_be_read_is_taken_as_usual() -> None
     assert Destination("clean", 1, USUAL_MAX_BYTES) == known
 
 
+BY_TIME = {"cleanup.policy": "delete", "retention.bytes": "-1"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "retention"),
+    [
+        (BY_TIME | {"retention.ms": "5"}, 5),
+        (BY_TIME | {"retention.ms": "0"}, 0),
+        (BY_TIME | {"retention.ms": "-1"}, None),
+        (BY_TIME, None),
+        (BY_TIME | {"retention.ms": "5", "retention.bytes": "100"}, None),
+        (BY_TIME | {"retention.ms": "5", "cleanup.policy": "compact,delete"}, None),
+    ],
+)
+def test_how_long_records_are_kept(settings: Mapping[str, str], retention: int | None) -> None:
+    """Known only if time alone decides."""
+    assert retention == destination(settings).retention
+
+
 @pytest.mark.parametrize(
     ("settings", "needed"),
     [({"min.insync.replicas": "3"}, 3), ({}, 1), (KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED), 1)],

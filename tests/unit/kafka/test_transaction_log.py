@@ -88,6 +88,7 @@ def key(identity: str, version: int = 0) -> bytes:
         (transactional_id("a", SOURCE), None),
         (transactional_id("a/b/c", SOURCE), None),
         ("somebody", None),
+        ("some/body", None),
         ("winnow/a/b/raw/x", None),
     ],
 )

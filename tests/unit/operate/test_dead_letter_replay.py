@@ -114,6 +114,7 @@ class TestWaiting:
 
         assert (Partition("raw", 3), 101, 7, b"k", b"good", [("own", b"1")]) == tuple(found.record)
         assert ("raw-3@101", 0) == (found.letter.origin, found.replays)
+        assert 151 == waiting(letter(1)).record.timestamp
 
     @pytest.mark.parametrize(
         "record",
@@ -155,6 +156,9 @@ class TestReplay:
         assert (b"line", [("winnow.source", b"raw-3@101"), ("winnow.replays", b"1")]) == (line.value, line.headers)
         assert ("winnow.replays", b"1") == back.headers[-1]
         assert [b"raw-3@101>clean", b"raw-3@102"] == [each.key for each in writer.written(LEDGER)]
+        assert {Partition(LEDGER, 0)} == {
+            to for records, *_ in writer.commits for to, _ in records if to.topic == LEDGER
+        }
         assert [0, 3, 10] == [position for _, position, _ in writer.commits]
         assert "winnow-replay/1 clean=10" == writer.metadata
         assert (1, 1, 0, {"empty": 2}, {"bad": 1}) == (
@@ -237,6 +241,17 @@ class TestReplay:
         assert before.holds(waiting(letter(2, more=[*known, ("winnow.replays", b"1")])))
         assert not before.holds(waiting(letter(2, more=[*known, ("winnow.replays", b"2")])))
 
+    def test_the_highest_count_of_a_record_counts(self) -> None:
+        """Whether the entry has the topic's id or not."""
+        entries = [OutgoingRecord(b"raw-3@102" + id_, b"%d" % count, [], 0) for id_, count in ((b"", 0), (b"#one", 2))]
+
+        assert as_read(entries).holds(waiting(letter(2, more=[("winnow.replays", b"1")])))
+
+    @pytest.mark.parametrize("value", [None, b"", b"x 1"])
+    def test_an_entry_without_a_count_says_nothing(self, value: bytes | None) -> None:
+        """It was deleted, or is another tool's."""
+        assert not as_read([OutgoingRecord(b"raw-3@101>clean", value, [], 0)]).holds(waiting(letter(1)))
+
     def test_what_fails_too_often_is_parked(self) -> None:
         """The count continues over replays."""
         one = replay(attempts=2)
@@ -302,6 +317,8 @@ class TestRemainder:
         """Without a position of ours, nothing is settled."""
         assert (2, 10, None) == _shape(span(log_start=2))
         assert (0, 10, None) == _shape(span(committed=CommittedOffset(7, "someone's clean=5")))
+        assert (0, 10, None) == _shape(span(committed=CommittedOffset(7, "winnow-replay/1 clean=x")))
+        assert (6, 0) == (span(4).length, span(12).length)
 
     def test_later_ones_go_on(self) -> None:
         """A replay starts where something was left, or where it is wanted; then everything before still waits."""

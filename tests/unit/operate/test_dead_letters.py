@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 import pytest
 
+from app import model
 from app.headers import Header
 from app.model import Partition, Watermarks
 from app.operate.dead_letters import (
@@ -20,7 +21,7 @@ from app.operate.dead_letters import (
     place_of,
 )
 from app.operate.reading import Span
-from app.records import Record
+from app.records import NO_TIMESTAMP, Record
 from tests.fakes.audits import Topic
 
 A, B = Partition("dead", 0), Partition("dead", 1)
@@ -136,6 +137,13 @@ def test_how_many() -> None:
     assert [] == Statistics.of([]).rows()
 
 
+def test_a_time_that_is_not_known_is_left_out() -> None:
+    """Of records without a timestamp."""
+    found = Statistics.of([Letter.of(record(0, NO_TIMESTAMP)), Letter.of(record(1, 5)), Letter.of(record(2, 3))])
+
+    assert (3, 3, 5) == (found.total, found.first, found.last)
+
+
 def test_where_reading_begins() -> None:
     """At the beginning or at a time, and at the end if no record is that late."""
     marks = {A: Watermarks(5, 90, 95), B: Watermarks(0, 10, 10)}
@@ -143,6 +151,36 @@ def test_where_reading_begins() -> None:
 
     assert {A: Span(5, 90), B: Span(0, 10)} == letters.spans(marks, Selection())
     assert {A: Span(40, 90), B: Span(10, 10)} == letters.spans(marks, Selection(since=7))
+
+
+def test_one_dead_letter() -> None:
+    """It is read alone; where none can be, none is read."""
+    topic = Topic([record(5, 1), record(7, 3), record(0, 1, partition=B)], {A: 5})
+    letters = DeadLetterReader("dead", Topics(topic), topic)  # type: ignore[arg-type]  # what it asks
+
+    assert ["0@5", "0@7"] == [found.place for at in (5, 7) if (found := letters.at(0, at))]
+    assert [None] * 4 == [letters.at(*place) for place in ((0, 4), (0, 6), (0, 8), (2, 0))]
+    assert [(A, 5, 6), (A, 7, 8), (A, 6, 7)] == topic.read
+
+
+def test_only_a_selection_needs_the_whole_topic() -> None:
+    """The last ones are at the end."""
+    topic = Topic([record(at, at) for at in range(9)])
+    letters = DeadLetterReader("dead", Topics(topic), topic)  # type: ignore[arg-type]  # what it asks
+
+    assert [8] == [each.record.offset for each in letters.newest(Selection(), 1)]
+    assert [8] == [each.record.offset for each in letters.newest(Selection(reasons=["empty"]), 1)]
+    assert [(A, 7, 9), (A, 0, 9)] == topic.read
+
+
+class Topics:
+    """The topic of the dead letters, with two partitions."""
+
+    def __init__(self, topic: Topic) -> None:
+        self.watermarks = topic.watermarks
+
+    def source_topics(self, *_: object) -> dict[str, model.Topic]:
+        return {"dead": model.Topic("dead", "id", 2)}
 
 
 def test_a_place() -> None:
