@@ -76,6 +76,8 @@ class Service:
         self._windows: dict[Partition, Window] = {}
         self._reported_at = 0.0
         self._failed_rounds = 0
+        self._idle_rounds = 0
+        """How many rounds in a row have failed in every partition before a record was read."""
         self._patience = 1
         """Doubled after a round without receipts: where tasks start slowly, each round would be killed in vain."""
         self._renewal = Renewal(clients, runtime.monotonic, transactional=self._fence is not None)
@@ -370,8 +372,11 @@ class Service:
         self._reported_at = self._runtime.monotonic()
         self._discovery.reported(receipts, fenced)
         self._tracker.round_ended(receipts, took)
-        if took < 1 and any(receipt.outcome is not Outcome.DONE for receipt in receipts):
-            self._stop.wait(1)
+        idle = all(receipt.outcome is Outcome.FAILED and not receipt.records for receipt in receipts)
+        pause = min(2.0 ** (self._idle_rounds if idle else 0), self._config.round_interval)
+        self._idle_rounds = self._idle_rounds + 1 if idle else 0
+        if took < pause and any(receipt.outcome is not Outcome.DONE for receipt in receipts):
+            self._stop.wait(pause)
         return True
 
     def _count_what_was_committed(self) -> None:

@@ -12,7 +12,7 @@ from app.driver.starting_offsets import PartitionOffsets
 from app.driver.workload import SourceOffsets, Workload
 from app.errors import AccountingError, PartitionError, SparkFailed
 from app.model import NOBODY, OffsetRange, Outcome, Owner, Partition, Pause, Receipt
-from app.offsets.metadata import Counts, OffsetMetadata
+from app.offsets.metadata import NOTHING, Counts, OffsetMetadata
 from app.rates import UNLIMITED, Rates
 from app.runtime import REAL, Runtime
 from app.status.excess import excesses
@@ -212,11 +212,12 @@ class StatusTracker(ServiceTracker):
         known = before.problem if receipt.partition in self.undeliverable else None
         # In an outage a task reports late what it has committed, as a rule before the outage.
         outage = self.snapshot.outage
+        new = self._newly_counted(receipt.partition, receipt.metadata) if receipt.metadata else NOTHING
         return replace(
             after,
             committed=receipt.end,
             moved=before.moved_at(receipt.end, outage.since if outage else self._now()),
-            counts=before.counts + self._newly_counted(receipt.partition, receipt.metadata),
+            counts=before.counts + new,
             problem=problem or known,
             recovered=receipt.error if receipt.error and problem is None else before.recovered,
             reopened=before.reopened + receipt.reopened,

@@ -65,7 +65,7 @@ def run(
         try:
             task = Task(assignment, clients, runtime, watchdog)
         except Unreachable as error:  # the next round tries again
-            return [_not_begun(each, error) for each in assignment.ranges]
+            return [_not_begun(each, assignment, error) for each in assignment.ranges]
         with task:
             task.open()
             stopwatch = task.stopwatch
@@ -86,8 +86,12 @@ def run(
             return task.finish()
 
 
-def _not_begun(planned: OffsetRange, error: Unreachable) -> Receipt:
-    return Receipt(planned.partition, planned.start, planned.start, outcome=Outcome.FAILED, error=str(error))
+def _not_begun(planned: OffsetRange, assignment: Assignment, error: Unreachable) -> Receipt:
+    partition, start = planned.partition, planned.start
+    allowance, window = assignment.allowances.get(partition), assignment.windows.get(partition, ())
+    return Receipt(
+        partition, start, start, outcome=Outcome.FAILED, error=str(error), allowance=allowance, window=window
+    )
 
 
 def _clocks(assignment: Assignment, runtime: Runtime) -> Sequence[Callable[[], float]]:
@@ -120,7 +124,11 @@ class Task:
         self.stopwatch = Stopwatch(assignment.attempt, runtime.monotonic)
         self._clock = runtime.monotonic
         self._watchdog = watchdog
-        self._offsets = offsets = clients.offsets()
+        try:
+            self._offsets = offsets = clients.offsets()
+        except Unreachable:
+            self.consumer.close()
+            raise
         self._lanes = {each.partition: Lane(each, self.consumer, config.owner) for each in assignment.ranges}
         self._breaker = CircuitBreaker(config.breaker, _windows(assignment), self._clock)
         self._threads = runtime.threads(2 * len(self._lanes) + 1, "winnow-lane")

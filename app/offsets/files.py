@@ -40,7 +40,6 @@ READERS = 8  # files read concurrently
 TRIES = 5  # to replace a file that other writers keep replacing
 SECONDS = 4.0  # to wait for a connection, an answer or a lock
 LOOK_SECONDS = 0.01
-LONGEST_NAME = 255  # bytes, on usual disks and on HDFS
 
 
 class FileOffsets:
@@ -101,7 +100,7 @@ class FileOffsets:
         self._folder.close()
 
     def _path(self, partition: Partition) -> str:
-        return f"{_folder_of(self._group)}/{partition.topic}/{partition.number}"
+        return f"{_folder_of(self._group, self._folder.longest_name)}/{partition.topic}/{partition.number}"
 
     @contextlib.contextmanager
     def _asking(self, doing: str) -> Iterator[None]:
@@ -126,12 +125,12 @@ class FileOffsets:
         return without_secrets(str(error), self._secrets)
 
 
-def _folder_of(group: str) -> str:
+def _folder_of(group: str, longest: int) -> str:
     """Return the name of a group's folder. Kafka allows groups that lead out of a folder, or that no disk can name."""
     name = quote(group, safe="")
     if name in (".", ".."):
         return name.replace(".", "%2E")
-    return name if len(name) <= LONGEST_NAME else f"{name[:150]}~{hashlib.sha256(group.encode()).hexdigest()}"
+    return name if len(name) <= longest else f"{name[:150]}~{hashlib.sha256(group.encode()).hexdigest()}"
 
 
 def _content(offset: int, metadata: str) -> bytes:
@@ -160,6 +159,9 @@ class File(NamedTuple):
 
 class Folder(ABC):
     """A folder on one kind of file system."""
+
+    longest_name = 255
+    """In bytes; on usual disks and on HDFS."""
 
     def __init__(self, url: str, options: Mapping[str, object]) -> None:  # noqa: ARG002  # for each kind's fsspec class
         self.url = shown_url(url)
@@ -307,6 +309,8 @@ class S3Folder(Folder):
     A folder on S3 or a compatible server. A put is atomic, and conditional on the file being the one that was read
     (If-Match), so two writers cannot move an offset back.
     """
+
+    longest_name = 1_024  # of a key as a whole
 
     def __init__(self, url: str, options: Mapping[str, object]) -> None:
         super().__init__(url, options)

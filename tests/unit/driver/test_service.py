@@ -479,6 +479,16 @@ class TestPace:
         assert [{}, {A: ((11.0, 5, 1), (3.0, 7, 3))}, {}] == begins
         assert 1 == pauses[0]
 
+    def test_rounds_that_fail_at_once_become_rarer(self) -> None:
+        """Files of the clients may stay wrong for hours, and each partition is logged in each round."""
+        failed: Result = [Receipt(A, 0, 0, outcome=Outcome.FAILED), Receipt(B, 0, 0, outcome=Outcome.FAILED)]
+        quick: Result = [Receipt(A, 0, 0, 5, 5), Receipt(B, 0, 0, outcome=Outcome.FAILED)]
+        kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
+
+        pauses, _ = self.run(kafka, [(0.5, failed)] * 6 + [(0.5, quick), (0.5, failed)])
+
+        assert [1, 2, 4, 8, 10, 10, 1, 1] == pauses
+
     def test_a_round_ends_at_its_deadline(self) -> None:
         """It runs for sixty checks; the deadline is its start by the wall clock plus that time."""
         _, rounds = self.run(DriverKafka(p0=(0, 10)), [(50.0, []), (20.0, [])], "round.interval=5s")

@@ -171,6 +171,16 @@ def test_a_killed_task_loses_no_count(harness: TrackerHarness) -> None:
     assert 40 == harness.snapshot.partitions[A].counts.records == harness.snapshot.totals.records
 
 
+def test_a_task_that_committed_nothing_changes_no_count(harness: TrackerHarness) -> None:
+    """Its receipt has no metadata; those of its partitions' offsets were counted long ago."""
+    begin(harness, at(A, 10, Counts(10, 10)))
+    harness.tracker.round_ended([Receipt(A, 10, 10, outcome=Outcome.FAILED, error="no client")], 1.0)
+
+    begin(harness, at(A, 10, Counts(10, 10)))
+
+    assert Counts() == harness.snapshot.totals
+
+
 def test_an_offset_that_was_reset_counts_from_its_new_beginning(harness: TrackerHarness) -> None:
     """Records that are processed again count again; a counter never goes back."""
     begin(harness, at(A, 0, Counts(100, 100)))

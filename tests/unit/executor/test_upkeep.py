@@ -276,6 +276,25 @@ def test_a_task_without_a_consumer_reports_why() -> None:
     ] == receipts
 
 
+def test_a_task_that_did_not_begin_forgets_nothing() -> None:
+    """What it was to know of its partitions goes on to the next one, and its consumer is closed."""
+    observed, window = ObservedTask(records=3), ((5.0, 100, 40),)
+
+    def none() -> Offsets:
+        raise Unreachable("no client")
+
+    observed.clients.offsets = none  # type: ignore[method-assign]
+    planned = make_assignment(observed.task_config, OffsetRange(A, 0, 0), OffsetRange(B, 0, 0))
+    assignment = replace(planned, allowances={A: 70_000}, windows={B: window})
+
+    parser = make_parser(observed.task_config)
+    first, second = task.run(assignment, observed.clients, parser, 20.0, observed.clock.runtime)
+
+    assert (70_000, ()) == (first.allowance, first.window)
+    assert (None, window) == (second.allowance, second.window)
+    assert [True] == [consumer.closed for consumer in observed.clients.made]
+
+
 def test_a_task_waits_for_stable_offsets() -> None:
     """An earlier owner's transaction may be about to move them (KIP-447), also when a lane reopens."""
     observed = ObservedTask(Mishap(Point.AFTER_SEND, Trouble.TRANSIENT), records=3)

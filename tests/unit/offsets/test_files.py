@@ -5,13 +5,16 @@ from __future__ import annotations
 import sys
 from contextlib import closing
 from pathlib import Path
+from urllib.parse import quote
 
 import fsspec.registry  # noqa: F401  # what a test may have loaded already is forgotten there
 import pytest
 
 from app.model import CommittedOffset, Partition, Plugin
+from app.offsets import files
 from app.offsets.contract import StoreContext
 from app.offsets.failures import StoreOptionError
+from app.offsets.files import DiskFolder, S3Folder
 from app.offsets.registry import open_store
 
 
@@ -54,6 +57,23 @@ def test_the_folder_of_a_group(group: str, name: str, tmp_path: Path) -> None:
     assert [folder] == list(tmp_path.iterdir())
     assert [name] == [each.name for each in folder.iterdir()]
     assert (folder / name / "raw/0").is_file()
+
+
+def test_a_long_name_is_kept_where_it_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only a disk and HDFS limit the name of a folder; on S3 such a group may have offsets from before."""
+    group, asked = "清" * 40, list[str]()
+
+    class Bucket(DiskFolder):
+        longest_name = S3Folder.longest_name
+
+        def read(self, path: str) -> None:
+            asked.append(path)
+
+    monkeypatch.setattr(files, "FOLDERS", {"file": Bucket})
+    with closing(open_store(Plugin("files", {"url": f"file://{tmp_path}"}), StoreContext(group, {}))) as store:
+        store.load([Partition("raw", 0)], stable=True)
+
+    assert [f"{quote(group)}/raw/0"] == asked
 
 
 def test_groups_that_no_disk_can_name(tmp_path: Path) -> None:
