@@ -38,7 +38,7 @@ class Why(StrEnum):
 
 CURES = {
     Why.NO_LEADER: "audit again when its broker is back",
-    Why.NO_OFFSET: "make sure that group.id is the service's",
+    Why.NO_OFFSET: "make sure that group.id and offsets.store are the service's; the store `none` keeps no offset",
     Why.OTHER_LOG: "see `winnow lag`, and audit again when the service reads the partition",
     Why.NOT_DONE: "audit again when `winnow lag` shows that the service has caught up",
     Why.OPEN: "see `winnow transactions ls`",
