@@ -22,7 +22,7 @@ from tests.conftest import QUICK_JAVA
 from tests.independent import Written, cleansed, committed, connect_again, line, produce, read, values
 from tests.integration.three_nodes.placed import COMPACTED, FRAGILE_NODE
 from tests.integration.writers import deliver, make_dead_letters, make_lines
-from tests.support.waiting import until
+from tests.support.waiting import until, without
 
 RAW, CLEAN, DEAD = "pending.raw", "pending.clean", "pending.dead"
 COMMITTED, ABORTED, HANGS, LETTERS, WENT_ON = PARTITIONS = [Partition(RAW, number) for number in range(5)]
@@ -129,10 +129,10 @@ def leader(broker: Broker) -> int:
 def test_a_pending_offset_is_ended_as_its_records_were(three: Broker, pending: TaskConfig) -> None:
     """A pending offset is unreadable until the next task ends its transaction again. Nothing is lost or duplicated."""
     store = KafkaGroupOffsets(StoreContext(pending.group, pending.kafka))
+    known = without(Unreachable, lambda: store.load(PARTITIONS, stable=False), "the group's coordinator")
     for partition in PARTITIONS:
-        with pytest.raises(Unreachable):
+        with pytest.raises(Unreachable, match="Timed out"):
             store.load([partition], stable=True)
-    known = store.load(PARTITIONS, stable=False)
     assert {BEFORE} == {at.offset for at in known.values()}
 
     ranges = tuple(OffsetRange(each, BEFORE, BEFORE, END) for each in PARTITIONS)
