@@ -83,7 +83,7 @@ def manifests() -> dict[str, Document]:
 @pytest.fixture(scope="session")
 def configuration(manifests: dict[str, Document]) -> str:
     """Return winnow.yaml as it is mounted."""
-    return str(manifests["ConfigMap/winnow"]["data"]["winnow.yaml"])
+    return str(manifests["ConfigMap/winnow-1"]["data"]["winnow.yaml"])
 
 
 @pytest.fixture(scope="session")
@@ -106,7 +106,7 @@ def pods(request: pytest.FixtureRequest, application: Document, deployment: dict
         return {role: application[role]["template"] for role in ("driver", "executor")}
     return {
         "driver": deployment["Deployment/winnow"]["spec"]["template"],
-        "executor": yaml.safe_load(deployment["ConfigMap/winnow-spark"]["data"]["executor.yaml"]),
+        "executor": yaml.safe_load(deployment["ConfigMap/winnow-1-spark"]["data"]["executor.yaml"]),
     }
 
 
@@ -118,5 +118,5 @@ def spark_conf(
     if request.param == "SparkApplication":
         found: dict[str, str] = application["sparkConf"]
         return found
-    lines = deployment["ConfigMap/winnow-spark"]["data"]["spark.properties"].splitlines()
+    lines = deployment["ConfigMap/winnow-1-spark"]["data"]["spark.properties"].splitlines()
     return dict(line.split("=", 1) for line in lines)

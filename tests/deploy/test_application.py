@@ -92,7 +92,7 @@ def test_application_runs_the_program_of_the_image(
 def test_both_shapes_run_the_same(application: Document, deployment: dict[str, Document]) -> None:
     """Both shapes have the same image, program, arguments, resources and Spark properties."""
     (driver,) = deployment["Deployment/winnow"]["spec"]["template"]["spec"]["containers"]
-    lines = deployment["ConfigMap/winnow-spark"]["data"]["spark.properties"].splitlines()
+    lines = deployment["ConfigMap/winnow-1-spark"]["data"]["spark.properties"].splitlines()
     conf, executor = dict(line.split("=", 1) for line in lines), application["executor"]
     assert driver["image"] == conf["spark.kubernetes.container.image"] == application["image"]
     assert driver["args"][3:] == [application["mainApplicationFile"], *application["arguments"]]
@@ -114,7 +114,7 @@ def test_a_deployment_tells_spark_what_only_the_pod_knows(deployment: dict[str, 
     (driver,) = deployment["Deployment/winnow"]["spec"]["template"]["spec"]["containers"]
     fields = {each["name"]: each["valueFrom"]["fieldRef"]["fieldPath"] for each in driver["env"] if "valueFrom" in each}
     assert fields.pop("SPARK_DRIVER_BIND_ADDRESS") == "status.podIP"
-    (tmp_path / "winnow.yaml").write_text(deployment["ConfigMap/winnow"]["data"]["winnow.yaml"])
+    (tmp_path / "winnow.yaml").write_text(deployment["ConfigMap/winnow-1"]["data"]["winnow.yaml"])
     assert config.load(tmp_path / "winnow.yaml", environ=fields).spark == {
         "spark.driver.host": "status.podIP",
         "spark.kubernetes.driver.pod.name": "metadata.name",

@@ -96,7 +96,7 @@ def test_pods_in_templates_are_valid(pods: dict[str, Document], version: str) ->
 def test_kube_score_finds_nothing(case: str, tmp_path: Path) -> None:
     """kube-score finds nothing, neither in the objects nor in the executors' pods, which are not among the objects."""
     found = objects(CASES[case])
-    if spark := found.get("ConfigMap/winnow-spark"):
+    if spark := found.get("ConfigMap/winnow-1-spark"):
         found["Pod/executor"] = executor = yaml.safe_load(spark["data"]["executor.yaml"])
         executor["metadata"]["name"] = "executor"
         (container,) = executor["spec"]["containers"]
@@ -181,6 +181,28 @@ def test_each_upgrade_and_each_rollback_takes_over() -> None:
     assert second["spec"]["template"]["spec"]["containers"][0]["args"][-1] == "generation=2"
 
 
+@pytest.mark.parametrize("shape", PLAIN)
+def test_each_generation_has_its_own_configuration(shape: str) -> None:
+    """An upgrade changes no file of a driver that works, and takes nothing away that its next executors mount."""
+    found = objects({"shape": shape}, revision=7)
+    maps = {name.removeprefix("ConfigMap/") for name in found if name.startswith("ConfigMap/")}
+    assert maps == ({"winnow-7"} if shape == "SparkApplication" else {"winnow-7", "winnow-7-spark"})
+    if shape == "SparkApplication":
+        driver, executor = (
+            found["SparkApplication/winnow-7"]["spec"][role]["template"] for role in ("driver", "executor")
+        )
+    else:
+        driver = found["Deployment/winnow"]["spec"]["template"]
+        executor = yaml.safe_load(found["ConfigMap/winnow-7-spark"]["data"]["executor.yaml"])
+    assert maps_of(driver) == maps
+    assert maps_of(executor) == set()
+
+
+def maps_of(pod: Document) -> set[str]:
+    """Return the names of the ConfigMaps that a pod mounts."""
+    return {volume["configMap"]["name"] for volume in pod["spec"]["volumes"] if "configMap" in volume}
+
+
 def test_a_suspended_deployment_has_no_pod() -> None:
     """A suspended Deployment has no pod, just as the operator deletes the driver of a suspended application."""
     assert objects({"shape": "Deployment", "suspend": True})["Deployment/winnow"]["spec"]["replicas"] == 0
@@ -210,7 +232,7 @@ def test_a_group_of_any_name_is_one_option_of_the_jvm(group: str, shape: str) ->
     """The JVM's options are split at blanks outside of quotes; a second word would be taken for the main class."""
     found = objects({"shape": shape, "config": {"group.id": group}})
     if shape == "Deployment":
-        text = found["ConfigMap/winnow-spark"]["data"]["spark.properties"]
+        text = found["ConfigMap/winnow-1-spark"]["data"]["spark.properties"]
         conf = dict(line.split("=", 1) for line in text.splitlines() if line)
     else:
         conf = found["SparkApplication/winnow-1"]["spec"]["sparkConf"]

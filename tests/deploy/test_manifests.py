@@ -147,5 +147,5 @@ def test_every_referenced_name_exists(place: str, pods: dict[str, Document], req
     found: dict[str, Document] = request.getfixturevalue(place)
     for pod in pods.values():
         maps = {volume["configMap"]["name"] for volume in pod["spec"]["volumes"] if "configMap" in volume}
-        assert {f"ConfigMap/{name}" for name in maps - {"winnow-spark"}} <= found.keys()
+        assert {f"ConfigMap/{name}" for name in maps - {"winnow-1-spark"}} <= found.keys()
         assert f"ServiceAccount/{pod['spec']['serviceAccountName']}" in found

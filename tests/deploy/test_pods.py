@@ -49,7 +49,7 @@ def test_executors_are_nobody(pods: dict[str, Document]) -> None:
 
 def test_spark_is_told_who_executors_are(application: Document, deployment: dict[str, Document]) -> None:
     """The application sets the executors' account in its own field, a Deployment in Spark's property."""
-    properties = deployment["ConfigMap/winnow-spark"]["data"]["spark.properties"].splitlines()
+    properties = deployment["ConfigMap/winnow-1-spark"]["data"]["spark.properties"].splitlines()
     name = "spark.kubernetes.authenticate.executor.serviceAccountName"
     assert application["executor"]["serviceAccount"] == "winnow-executor"
     assert name not in application["sparkConf"]

@@ -23,6 +23,11 @@ app.kubernetes.io/component: executor
 {{ .Values.generation | default .Release.Revision | int }}
 {{- end }}
 
+{{/* "winnow-7": the name of what a generation has for itself. */}}
+{{- define "winnow.ofGeneration" -}}
+{{ .Release.Name }}-{{ include "winnow.generation" . }}
+{{- end }}
+
 {{/*
 `spark` is empty on purpose: the application, or the Deployment's spark.properties, tells Spark where and how it runs. The kubelet
 would kill each driver whose page its probes do not reach.

@@ -25,8 +25,6 @@ limits: {ephemeral-storage: 2Gi}
 {{- end }}
 
 {{- define "winnow.volumes" -}}
-- name: config
-  configMap: {name: {{ .Release.Name }}}
 - name: secrets
   secret: {secretName: {{ .Values.secret.name }}}
 - name: tmp
@@ -36,7 +34,6 @@ limits: {ephemeral-storage: 2Gi}
 {{- end }}
 
 {{- define "winnow.volumeMounts" -}}
-- {name: config, mountPath: /etc/winnow, readOnly: true}
 - {name: secrets, mountPath: /etc/winnow/secrets, readOnly: true}
 - {name: tmp, mountPath: /tmp}
 - {name: work, mountPath: /opt/spark/work-dir}
@@ -80,6 +77,13 @@ tolerations:
 {{ toYaml . | indent 2 }}
 {{- end }}
 {{ include "winnow.podSpec" (dict "context" . "role" .Values.driver) }}
+  - name: config
+    configMap: {name: {{ include "winnow.ofGeneration" . }}}
+{{- end }}
+
+{{- define "winnow.driverVolumeMounts" -}}
+- {name: config, mountPath: /etc/winnow, readOnly: true}
+{{ include "winnow.volumeMounts" . }}
 {{- end }}
 
 {{/*
