@@ -172,7 +172,7 @@ def test_the_alerts_have_one_source() -> None:
     assert rule["spec"] == yaml.safe_load(ALERTS.read_text())
 
 
-def test_each_upgrade_and_each_rollback_takes_over() -> None:
+def test_each_upgrade_takes_over() -> None:
     """The generation is the release's revision, so each upgrade has a new application name or a new pod."""
     assert objects({}, revision=7)["SparkApplication/winnow-7"]["spec"]["arguments"][-1] == "generation=7"
     assert "SparkApplication/winnow-12" in objects({"generation": 12}, revision=7)

@@ -299,6 +299,11 @@ def test_every_page_can_be_reached() -> None:
     assert set() == set(PAGES) - set(reached)
 
 
+def test_no_page_goes_back_by_a_rollback() -> None:
+    """Helm applies the old manifests as they were; their generation stands by while the newer one works."""
+    assert [page for page, text in TEXTS.items() if "helm rollback " in text] == []
+
+
 @pytest.mark.parametrize("page", LIMITS)
 def test_a_page_is_short(page: str) -> None:
     """A page that grows is split by what its readers want."""
