@@ -37,7 +37,7 @@ _TAB = "found character '\\t' that cannot start any token"
 
 _MERGE = "tag:yaml.org,2002:merge"
 _TEXT = "tag:yaml.org,2002:str"
-_DEEPEST_PROPERTY = 3
+_DEEPEST_VERBATIM = 5  # parser.checks.FIELD.one-of[0]
 _BOOLEAN = "tag:yaml.org,2002:bool"
 _NUMBERS_AND_DATES = frozenset(f"tag:yaml.org,2002:{kind}" for kind in ("int", "float", "timestamp"))
 
@@ -167,13 +167,13 @@ def _from_file(file: Path | None) -> Iterator[Entry]:
 
 
 def _parsed(file: Path) -> tuple[dict[Any, Any], dict[Keys, int]]:
-    """Return the values as `yaml.safe_load` reads them, but properties verbatim, and the line of each key."""
+    """Return the values as `yaml.safe_load` reads them, but texts verbatim, and the line of each key."""
     try:
         loader = yaml.SafeLoader(file.read_text(encoding="utf-8"))
         node = loader.get_single_node()
         # Before the values are constructed: that writes merged keys into the sections.
         twice = tuple(_twice(file, node, set()))
-        _take_properties_verbatim(node)
+        _take_texts_verbatim(node)
         values = loader.construct_document(node) if node else None
         lines = dict(_lines(loader, node))
     except OSError as error:
@@ -189,20 +189,29 @@ def _parsed(file: Path) -> tuple[dict[Any, Any], dict[Keys, int]]:
     return values, lines
 
 
-def _take_properties_verbatim(node: yaml.Node | None, outer: Keys = ()) -> None:
-    """
-    Retag numbers and dates among properties as text: YAML reads the password 012345 as the number 5349.
-
-    Booleans are retagged only where they are secrets: librdkafka needs `true` where a user writes `yes`.
-    """
-    pairs = node.value if isinstance(node, yaml.MappingNode) and len(outer) < _DEEPEST_PROPERTY else ()
-    for key, value in pairs:
-        keys = (*outer, key.value)
-        path = placed(keys)
-        of_a_secret = str(path[-1]) in KAFKA_SECRETS
-        if is_property(path) and (value.tag in _NUMBERS_AND_DATES or (of_a_secret and value.tag == _BOOLEAN)):
+def _take_texts_verbatim(node: yaml.Node | None, outer: Keys = ()) -> None:
+    """Retag as text what YAML reads as another value: the password 012345 as the number 5349."""
+    if not isinstance(node, yaml.CollectionNode) or len(outer) >= _DEEPEST_VERBATIM:
+        return
+    in_section = isinstance(node, yaml.MappingNode)
+    for key, value in ((key.value, value) for key, value in node.value) if in_section else enumerate(node.value):
+        keys = (*outer, key)
+        if _is_text(value, keys):
             value.tag = _TEXT
-        _take_properties_verbatim(value, keys)
+        _take_texts_verbatim(value, keys)
+
+
+def _is_text(node: yaml.Node, keys: Keys) -> bool:
+    """
+    Return whether a value is text whatever YAML takes it for: a number or date of a property, a word of `one-of`.
+
+    Booleans among properties are text only where they are secrets: librdkafka needs `true` where a user writes `yes`.
+    """
+    if keys[-2:-1] == ("one-of",):
+        return isinstance(node, yaml.ScalarNode) and node.value != ""
+    path = placed(keys)
+    of_a_secret = str(path[-1]) in KAFKA_SECRETS
+    return is_property(path) and (node.tag in _NUMBERS_AND_DATES or (of_a_secret and node.tag == _BOOLEAN))
 
 
 def _not_yaml(file: Path, error: yaml.MarkedYAMLError) -> str:
@@ -280,7 +289,7 @@ def _written(keys: Keys, text: str, origin: str) -> Iterator[Entry]:
     try:
         loader = yaml.SafeLoader(text)
         node = loader.get_single_node()
-        _take_properties_verbatim(node, keys)
+        _take_texts_verbatim(node, keys)
         value = loader.construct_document(node) if node else None
     except (yaml.YAMLError, ValueError):
         value = text

@@ -71,6 +71,10 @@ class OneOf(_OfDistinct):
     def __init__(self, values: object) -> None:
         if isinstance(values, str) or not isinstance(values, Sequence) or not values:
             raise ParserOptionError(f"one-of must be a list of texts, not {values!r}: write {{one-of: [a, b]}}")
+        # YAML reads no as false, and 1.10 as 1.1.
+        if wrong := [each for each in values if isinstance(each, bool) or not isinstance(each, str | int)]:
+            given = ", ".join(map(str, wrong))
+            raise ParserOptionError(f"one-of takes texts, not {given}: quote them, as in {{one-of: ['no', '1.10']}}")
         self.expected = f"not one of {', '.join(map(str, values))}"
         self._values = {str(value).encode() for value in values}
 

@@ -120,6 +120,26 @@ class TestValues:
         assert {"bootstrap.servers": "localhost:9092"} | secrets == config.kafka
         assert {"metadata.broker.list": "x", "ssl_key": text} == config.sink.kafka
 
+    def test_a_word_of_one_of_is_taken_verbatim(self, file: Path) -> None:
+        """As YAML, Norway would be false: a filter that keeps it would drop its lines."""
+        words = ["NO", "on", "null", "010", "1.10", "0x1F", "1_000", "12:30", "2026-01-01", "=", "200", "'x'"]
+        written = f"{{one-of: [{', '.join(words)}]}}"
+        file.write_text(f"{file.read_text()}parser: {{checks: {{a: {written}}}}}\n")
+        flags = [f"filter=[{{keep: {{field: b, {written[1:]}}}]"]
+
+        config = load(file, flags, {"WINNOW_PARSER__MORE": f"{{b: {written}}}"})
+
+        taken = {"one-of": [*words[:-1], "x"]}
+        assert {"checks": {"a": taken}, "more": {"b": taken}} == config.parser.options
+        assert [taken] == [each.check for each in config.filters]
+
+    def test_what_is_no_word_of_one_of_keeps_its_meaning(self, file: Path) -> None:
+        """The check refuses an empty item and a section; the value of another key is no word."""
+        flags = ["parser.checks={a: {one-of: ['', [no], ]}, b: {one-of: no, time: no}}", "parser.x=[no, [1]]"]
+
+        checks = {"a": {"one-of": ["", [False]]}, "b": {"one-of": False, "time": False}}
+        assert {"checks": checks, "x": [False, [1]]} == load(file, flags, {}).parser.options
+
     def test_a_boolean_that_is_no_secret_is_one(self, file: Path) -> None:
         """Librdkafka and Spark take no `yes`."""
         with file.open("a") as writing:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from datetime import date
 from random import Random
 from typing import Any
 
@@ -487,6 +488,15 @@ def test_an_address_in_a_network_is_bracketed() -> None:
         ("csv", {"output": ["a"], "fields": ["a"]}, "output must be text"),
         ("csv", {"output": ["b"], "fields": ["a"], "output.format": "json"}, "output: no field 'b'"),
         ("csv", {"output": "{a}", "fields": ["a"], "checks": {"a": {"one-of": "x"}}}, "one-of must be a list"),
+        (
+            "csv",
+            {
+                "output": "{a}",
+                "fields": ["a"],
+                "checks": {"a": {"one-of": ["x", 7, False, 1.1, None, date(2026, 1, 1)]}},
+            },
+            "one-of takes texts, not False, 1.1, None, 2026-01-01: quote them",
+        ),
         ("csv", {"output": "{a}", "fields": ["a"], "checks": {"a": "matches"}}, "matches needs a parameter"),
         ("csv", {"output": "{a}", "fields": ["a"], "checks": {"a": {"matches": "("}}}, "matches: "),
         (
