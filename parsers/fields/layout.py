@@ -170,7 +170,7 @@ def build(
 def _output_problems(output: object, output_format: object, output_separator: object) -> Iterator[str]:
     if output_format not in (_TEXT, _JSON):
         yield f"output.format must be text or json, not {output_format!r}"
-    elif output_format == _JSON and isinstance(output, str):
+    elif output_format == _JSON and (isinstance(output, str) or not isinstance(output, Sequence)):
         yield f"output must be a list of fields if output.format is json, not {output!r}: write output: [a, b]"
     elif output_format == _TEXT and not isinstance(output, str):
         yield f"output must be text such as '{{a}}|{{b}}', not {output!r}"
@@ -187,9 +187,13 @@ def _field_problems(fields: object) -> Iterator[str]:
     for name in fields:
         if not (isinstance(name, str) and _NAME.fullmatch(name)):
             yield f"fields: {name!r} is not a name: use lower-case letters, digits and _"
-    twice = sorted({str(name) for name in fields if fields.count(name) > 1})
+    yield from _named_twice("fields", fields)
+
+
+def _named_twice(option: str, names: Sequence[object]) -> Iterator[str]:
+    twice = sorted({str(name) for name in names if names.count(name) > 1})
     if twice:
-        yield f"fields: {', '.join(twice)} named more than once"
+        yield f"{option}: {', '.join(twice)} named more than once"
 
 
 def _check_problems(
@@ -250,6 +254,7 @@ def _member_problems(fields: Sequence[str], output: Sequence[str]) -> Iterator[s
         yield f"output names no field: write for example output: [{fields[0]}]"
     for name in output:
         yield from _known("output", name, fields)
+    yield from _named_twice("output", output)
 
 
 def _known(option: str, name: object, fields: Sequence[str]) -> Iterator[str]:

@@ -485,8 +485,15 @@ def test_an_address_in_a_network_is_bracketed() -> None:
         ("csv", {"output": "{a}", "fields": ["field_count"], "checks": {"field_count": "ip"}}, "reserved reason code"),
         ("csv", {"output": "{a}", "fields": ["a"], "output.format": "jsn"}, "output.format must be text or json"),
         ("csv", {"output": "{a}", "fields": ["a"], "output.format": "json"}, "output must be a list of fields"),
+        ("csv", {"output": {"a": 1}, "fields": ["a"], "output.format": "json"}, "output must be a list of fields"),
         ("csv", {"output": ["a"], "fields": ["a"]}, "output must be text"),
         ("csv", {"output": ["b"], "fields": ["a"], "output.format": "json"}, "output: no field 'b'"),
+        (
+            "csv",
+            {"output": ["b", "a", "b"], "fields": ["a", "b"], "output.format": "json"},
+            "output: b named more than once",
+        ),
+        ("csv", {"output": "{a}", "fields": ["a", "a"]}, "fields: a named more than once"),
         ("csv", {"output": "{a}", "fields": ["a"], "checks": {"a": {"one-of": "x"}}}, "one-of must be a list"),
         (
             "csv",
