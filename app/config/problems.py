@@ -23,6 +23,7 @@ _KEYS = dict(declared())
 # The values of simple types; None is a single property, which has no declared type.
 _WORDS: dict[object, str] = {
     float: "a duration such as 500ms, 30s, 5m or 1h",
+    float | None: "a share between 0 and 1, such as 0.5",
     int: "a whole number",
     bool: "true or false",
     None: "text, a number, true or false",
@@ -138,7 +139,7 @@ def _form(annotation: object) -> str:
         return "a list of names, such as [a, b]"
     if choices := [*_choices(annotation)]:
         *others, last = choices
-        return f"{', '.join(others)} or {last}"
+        return f"{', '.join(others)} or {last}" if others else last
     return "text"
 
 

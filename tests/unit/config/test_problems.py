@@ -54,6 +54,18 @@ def test_all_problems_come_at_once(file: Path) -> None:
         ("log.level=[]", "log.level must be debug, info, warning or error, not []"),
         ("parser={1: x}", "parser.1: a key must be text; put it in quotes"),
         ("sink=x", "sink must be a section with keys and values, not 'x'"),
+        (
+            "filter=[{drop: {field: no, matches: x}}]",
+            "filter[0].drop must be {field: a field of the parser's output}, not {field: false, matches: x}",
+        ),
+        (
+            "filter=[{drop: {field: a, matches: x}, limit: 50}]",
+            "filter[0].limit must be a share between 0 and 1, such as 0.5, not 50",
+        ),
+        (
+            "dead.letters.breaker.ratio=50%",
+            "dead.letters.breaker.ratio must be a share between 0 and 1, such as 0.5, not",
+        ),
         ("offsets.store=x", "offsets.store must be a section with keys and values"),
     ],
 )
