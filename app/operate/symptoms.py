@@ -213,9 +213,10 @@ def of_status(document: Mapping[str, Any], kafka: KafkaTools) -> Iterator[Sympto
         where = SERVICE if each["topic"] is None else _place(_partition(each), each["offset"])
         severity = Severity.WARNS if each.get("warns") else Severity.WRONG
         yield Symptom(severity, each["cause"], where, each["cure"])
+    looked = document["now"] - (document.get("age") or 0.0)
     for each in document.get("partitions", ()):
         yield from _of_condition(each)
-        yield from _of_upstream(each, document["now"], kafka)
+        yield from _of_upstream(each, looked, kafka)
 
 
 def _partition(status: Mapping[str, Any]) -> Partition:
@@ -231,11 +232,11 @@ def _of_condition(status: Mapping[str, Any]) -> Iterator[Symptom]:
             yield Symptom(Severity.WARNS, "falling behind: its lag grows", where, ADD_CAPACITY)
 
 
-def _of_upstream(status: Mapping[str, Any], now: float, kafka: KafkaTools) -> Iterator[Symptom]:
+def _of_upstream(status: Mapping[str, Any], looked: float, kafka: KafkaTools) -> Iterator[Symptom]:
     since = status.get("open_transaction_since")
-    if since is not None and now - since > UPSTREAM_SECONDS:
+    if since is not None and looked - since > UPSTREAM_SECONDS:
         partition = _partition(status)
-        what = f"records wait behind a transaction that a producer of the source opened {now - since:.0f} s ago"
+        what = f"records wait behind a transaction that a producer of the source opened {looked - since:.0f} s ago"
         where = f"--topic {partition.topic} --partition {partition.number}"
         cure = f"if its producer is gone: {kafka.find_hanging(where)}, then {kafka.abort(where, status['last_stable'])}"
         yield Symptom(Severity.WARNS, what, _place(partition, status["last_stable"]), cure)

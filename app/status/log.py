@@ -138,11 +138,13 @@ def _another_minute(before: Snapshot, after: Snapshot, since: float) -> bool:
 def _unstable(before: Snapshot, after: Snapshot) -> Iterator[Line]:
     """Yield, each minute, the partitions whose records wait behind a producer's open transaction."""
     for partition, status in after.partitions.items():
-        since = status.unstable_since
-        if since is not None and not after.outage and _another_minute(before, after, since):
+        was = before.partitions.get(partition)
+        told = (was and was.open_transaction_seconds) or 0.0
+        seconds = status.open_transaction_seconds or 0.0
+        if seconds // REMIND_SECONDS > told // REMIND_SECONDS:
             where = f"--topic {partition.topic} --partition {partition.number}"
             fields = {
-                "seconds": round(after.at - since, 1),
+                "seconds": round(seconds, 1),
                 "offset": status.last_stable,
                 "waiting": status.high_watermark - status.last_stable,
                 "cure": f"if its producer is gone: {ANY.find_hanging(where)}, "

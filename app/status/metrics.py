@@ -126,8 +126,8 @@ PARTITIONS: Sequence[Metric[PartitionStatus]] = (
     ),
     Metric(
         "winnow_open_transaction_age_seconds",
-        "how long an upstream producer's open transaction has held the last stable offset back; 0 if none does",
-        lambda p, now: 0 if p.unstable_since is None else max(0.0, now - p.unstable_since),
+        "age at the last look of an upstream transaction that holds the last stable offset back; 0 if none does",
+        lambda p, _: p.open_transaction_seconds,
     ),
     Metric("winnow_partition_state", f"state: {_codes(STATES)}", lambda p, _: STATES[p.state]),
     Metric(

@@ -197,6 +197,13 @@ class PartitionStatus:
         return self.unstable_since if stays else now
 
     @property
+    def open_transaction_seconds(self) -> float | None:
+        """How long, at the last look, an open transaction had held the last stable offset back; None if unknown."""
+        if self.unstable_since is None:
+            return 0.0
+        return max(0.0, self.points[-1].at - self.unstable_since) if self.points else None
+
+    @property
     def lag_seconds(self) -> float | None:
         """The age of the first waiting record at the last look; 0 if none was waiting, None if unknown."""
         if self.lag and (self.waiting is None or not self.points):

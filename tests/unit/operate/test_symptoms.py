@@ -191,7 +191,14 @@ def test_what_a_running_service_says() -> None:
     conditions = ("ok", "catching up", "stalled", "falling behind")
     partitions = [PARTITION | {"condition": each} for each in conditions]
     partitions += [PARTITION | {"open_transaction_since": 900.0}, PARTITION | {"open_transaction_since": 600.0}]
-    document = {"not_alive": "", "not_ready": "no round", "problems": problems, "partitions": partitions, "now": 1000.0}
+    document = {
+        "now": 1500.0,
+        "age": 500.0,  # since that look a transaction may have ended
+        "not_alive": "",
+        "not_ready": "no round",
+        "problems": problems,
+        "partitions": partitions,
+    }
 
     found = list(symptoms.of_status(document, TOOLS))
 

@@ -219,22 +219,25 @@ def test_standing_by_behind_a_later_generation_is_told_each_minute() -> None:
 
 
 def test_a_hanging_transaction_is_told_after_a_minute_and_each_minute() -> None:
-    """The line has its age, the waiting records, and the tool that ends it; an outage has its own line."""
-    open_ = with_partition(unstable_since=100.0, last_stable=20, high_watermark=50)
+    """The line has its age, the waiting records, and the tool that ends it. Where nobody looks, nothing is known."""
+
+    def looked(at: float) -> Snapshot:
+        found = with_partition(unstable_since=100.0, last_stable=20, high_watermark=50, points=(Point(at, 20, 20, 0),))
+        return replace(found, at=at)
+
     line = ("warning", "open_transaction")
 
-    assert [] == events(BEFORE, open_)
-    assert [] == events(open_, replace(open_, at=159))
-    assert [line] == events(replace(open_, at=159), replace(open_, at=161))
-    assert [] == events(replace(open_, at=161), replace(open_, at=170))
-    assert [line] == events(replace(open_, at=170), replace(open_, at=221))
-    found = fields(replace(open_, at=159), replace(open_, at=161))
+    assert [] == events(BEFORE, looked(100))
+    assert [] == events(looked(100), looked(159))
+    assert [line] == events(looked(159), looked(161))
+    assert [] == events(looked(161), looked(170))
+    assert [line] == events(looked(170), looked(221))
+    found = fields(looked(159), looked(161))
     assert (61.0, 20, 30, "raw", 3) == tuple(
         found[key] for key in ("seconds", "offset", "waiting", "topic", "partition")
     )
     assert "abort --topic raw --partition 3 --start-offset 20" in str(found["cure"])
-    away = replace(OUTAGE, partitions=open_.partitions, at=159)
-    assert line not in events(away, replace(away, at=161))
+    assert [] == events(looked(161), replace(looked(161), at=221))
 
 
 def test_progress_is_a_line_for_each_refresh() -> None:

@@ -47,7 +47,7 @@ def samples(snapshot: Snapshot, now: float = NOW) -> Samples:
         ("winnow_transactions_fenced_total", 2),
         ("winnow_producers_replaced_total", 3),
         ("winnow_last_commit_timestamp_seconds", 9_995),
-        ("winnow_open_transaction_age_seconds", 30),
+        ("winnow_open_transaction_age_seconds", 20),
         ("winnow_partition_state", 1),
         ("winnow_partition_condition", 1),
         ("kafka_partition_latest_offset", 990),
@@ -132,6 +132,16 @@ def test_an_outage_has_an_age() -> None:
 
     assert (59, 60) == (found["winnow_outage_seconds", ()], found["winnow_snapshot_age_seconds", ()])
     assert (0, 100) == (found["winnow_ready", ()], found["winnow_records_in_total", ("raw", "0")])
+
+
+def test_an_open_transaction_ages_only_while_somebody_looks() -> None:
+    """In an outage or a long round it may have ended long ago. After an outage there is no look yet."""
+    age = "winnow_open_transaction_age_seconds", ("raw", "0")
+    nobody_looked = replace(SNAPSHOT, partitions={FLOWING.partition: replace(FLOWING, points=())})
+
+    assert 20 == samples(replace(SNAPSHOT, outage=Problem("connection refused", "", 9_991.0)), now=NOW + 400)[age]
+    assert age not in samples(nobody_looked)
+    assert 0 == samples(SNAPSHOT)["winnow_open_transaction_age_seconds", ("other", "0")]
 
 
 def test_a_service_that_stands_by() -> None:
