@@ -121,7 +121,7 @@ def _before_or_after(snapshot: Snapshot) -> Situation:
     says = f"the service is {snapshot.phase}"
     if snapshot.phase is Phase.LEAVING:
         happening = "It works until another service takes over, or until handover.timeout."
-        return Situation("handing over", Level.BUSY, False, says, happening=happening)
+        return Situation("handing over", Level.BUSY, True, says, happening=happening)
     return Situation(snapshot.phase, Level.BUSY, False, says)
 
 

@@ -636,7 +636,7 @@ class TestPace:
         )
 
         assert [] == rounds.rounds
-        assert [("starting", False), *[(word, True)] * 3, ("handing over", False)] == seen
+        assert [("starting", False), *[(word, True)] * 3, ("handing over", True)] == seen
 
 
 class TestStop:
