@@ -20,6 +20,13 @@ PROGRAM, TOOL = shutil.which("prometheus"), shutil.which("promtool")
 READY_SECONDS = 60.0
 
 
+def promtool(*arguments: str) -> None:
+    """Run `promtool` in the folder of the repository. Raises AssertionError if it finds a fault."""
+    folder = Path(__file__).parents[1]
+    done = subprocess.run([TOOL or "", *arguments], cwd=folder, capture_output=True, text=True, check=False)
+    assert 0 == done.returncode, done.stdout + done.stderr
+
+
 class Prometheus:
     """
     A server on loopback. A context manager that leaves no process behind.

@@ -19,7 +19,7 @@ import yaml
 from app import __version__
 from tests.deploy.chart import ALERTS, CHART, PLAIN, plain, render
 from tests.deploy.conftest import CUSTOM, VERSIONS, Document, by_name, documents_in
-from tests.prometheus import TOOL
+from tests.prometheus import TOOL, promtool
 
 SCORE = shutil.which("kube-score")
 KUBE_SCORE_IGNORES = [
@@ -209,11 +209,7 @@ def test_no_other_service_hides_one_that_is_gone_or_fails_again_and_again(tmp_pa
         yaml.safe_dump({"rule_files": ["rules.yaml"], "evaluation_interval": "30s", "tests": [test]})
     )
 
-    done = subprocess.run(
-        [TOOL or "", "test", "rules", str(tmp_path / "test.yaml")], capture_output=True, text=True, check=False
-    )
-
-    assert 0 == done.returncode, done.stdout + done.stderr
+    promtool("test", "rules", str(tmp_path / "test.yaml"))
 
 
 def test_each_upgrade_takes_over() -> None:
