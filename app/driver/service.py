@@ -38,7 +38,7 @@ T = TypeVar("T")
 # Spark gives up on a round after one task has failed eight times.
 MAX_LOST_TASKS = 4
 FAILED_ROUNDS_IN_A_ROW = 5
-# How many times as long a round may take at most after rounds without receipts.
+# How many times as long a round may take at most after rounds whose tasks did not report.
 MOST_PATIENCE = 16
 BEAT_SECONDS = 10.0
 NEW_OWNER_LOOK_SECONDS = 0.25
@@ -79,7 +79,7 @@ class Service:
         self._idle_rounds = 0
         """How many rounds in a row have failed in every partition before a record was read."""
         self._patience = 1
-        """Doubled after a round without receipts: where tasks start slowly, each round would be killed in vain."""
+        """Doubled after a round whose tasks did not report: where they start slowly, each would be killed in vain."""
         self._renewal = Renewal(clients, runtime.monotonic, transactional=self._fence is not None)
         self._stand_by_seconds = min(config.round_interval, BEAT_SECONDS)
         """How often to look whether the other run is gone; a long `round.interval` must not delay the work."""
@@ -326,8 +326,10 @@ class Service:
         check = partial(self._needs_rebalance, rounds, running, balance)
         killed = round_.watch(check, self._config.round_interval)
         reported = self._take_receipts(running, began, killed=killed, fenced=round_.fenced)
-        self._patience = 1 if reported else min(2 * self._patience, MOST_PATIENCE)
-        if not reported and round_.tasks_to_blame:
+        if reported:
+            self._patience = 1
+        elif round_.tasks_to_blame:
+            self._patience = min(2 * self._patience, MOST_PATIENCE)
             self._suspects.round_died(balance.offsets)
         if killed and self._stop.requested and round_.reached:
             self._count_what_was_committed()
