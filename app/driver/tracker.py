@@ -212,7 +212,7 @@ class StatusTracker(ServiceTracker):
         known = before.problem if receipt.partition in self.undeliverable else None
         # In an outage a task reports late what it has committed, as a rule before the outage.
         outage = self.snapshot.outage
-        new = self._newly_counted(receipt.partition, receipt.metadata) if receipt.metadata else NOTHING
+        new = NOTHING if self._is_older(receipt) else self._newly_counted(receipt.partition, receipt.metadata)
         return replace(
             after,
             committed=receipt.end,
@@ -278,10 +278,16 @@ class StatusTracker(ServiceTracker):
             self._times.take(metadata.report)
         if before is None or metadata.owner not in (self._me, NOBODY):
             return Counts()
-        same = (before.topic_id, before.since) == (metadata.topic_id, metadata.since)
-        new = metadata.counts.since(before.counts) if same else metadata.counts
+        new = metadata.counts.since(before.counts) if metadata.continues(before) else metadata.counts
         self._totals += new
         return new
+
+    def _is_older(self, receipt: Receipt) -> bool:
+        """Whether a look has seen a later commit, to which the task lost the answer, or the task committed nothing."""
+        if not receipt.metadata:
+            return True
+        seen, told = self._metadata.get(receipt.partition), OffsetMetadata.parse(receipt.metadata)
+        return seen is not None and told.continues(seen) and told.counts.is_before(seen.counts)
 
     def _known(self, partition: Partition) -> PartitionStatus:
         """Return the status of a partition, a new one if its topic was deleted in the meantime."""

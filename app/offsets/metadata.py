@@ -78,6 +78,10 @@ class Counts:
         """Return what was counted after `earlier`; a count that went back gives 0."""
         return self._combined(earlier, lambda now, then: max(0, now - then))
 
+    def is_before(self, later: Counts) -> bool:
+        """Whether `later` counts more records, or more commits of the same ones."""
+        return (self.records, self.committed) < (later.records, later.committed)
+
     def _combined(self, other: Counts, combine: Callable[[int, int], int]) -> Counts:
         return Counts(
             combine(self.records, other.records),
@@ -202,6 +206,10 @@ class OffsetMetadata:
         found = cls.parse(committed.metadata if committed else "")
         worked_on = found.is_ours and found.topic_id == topic_id
         return str(cls(topic_id, position)) if worked_on else ""
+
+    def continues(self, other: OffsetMetadata) -> bool:
+        """Whether both count from the same offset of the same topic."""
+        return (self.topic_id, self.since) == (other.topic_id, other.since)
 
     @property
     def is_ours(self) -> bool:

@@ -181,6 +181,20 @@ def test_a_task_that_committed_nothing_changes_no_count(harness: TrackerHarness)
     assert Counts() == harness.snapshot.totals
 
 
+@pytest.mark.parametrize("seen", [Counts(18, 18, committed=4), Counts(10, 10, committed=4)])
+def test_a_commit_whose_answer_was_lost_counts_once(harness: TrackerHarness, seen: Counts) -> None:
+    """A look has seen it, so the receipt of its task is older. It may have passed nothing but control records."""
+    known = Counts(10, 10, committed=3)
+    begin(harness, at(A, 10, known))
+    harness.tracker.refreshed(SourceOffsets({A: at(A, 18, seen)}))
+    lost = receipt(A, 10, 10, known, outcome=Outcome.FAILED, error="the last commit did not finish in time")
+    harness.tracker.round_ended([lost], 1.0)
+
+    begin(harness, at(A, 18, seen))
+
+    assert seen.since(known) == harness.snapshot.totals == harness.snapshot.partitions[A].counts
+
+
 def test_an_offset_that_was_reset_counts_from_its_new_beginning(harness: TrackerHarness) -> None:
     """Records that are processed again count again; a counter never goes back."""
     begin(harness, at(A, 0, Counts(100, 100)))
