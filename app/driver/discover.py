@@ -119,6 +119,11 @@ class Discovery:
         by = owner_of(at)
         return None if by == self.owner or at == self._planned.get(partition) else by
 
+    def _is_set_since_plan(self, at: PartitionOffsets) -> bool:
+        """Whether an operator has set the offset since the last plan, perhaps to itself: only that names no run."""
+        known = at.partition in self._planned
+        return known and self._committer_since_plan(at.partition, at.committed) == NOBODY
+
     def at_rest(self) -> Collection[Partition]:
         """
         Return the partitions whose offsets are ours to renew between two rounds; another run renews what it commits.
@@ -278,7 +283,8 @@ class Discovery:
         if at.partition not in self._blocked:
             return
         error, until = self._blocked[at.partition]
-        if at.next_offset(0) == error.offset and self._runtime.monotonic() < until:
+        stands = at.next_offset(0) == error.offset and not self._is_set_since_plan(at)
+        if stands and self._runtime.monotonic() < until:
             raise error
         del self._blocked[at.partition]
 

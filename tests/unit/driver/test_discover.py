@@ -336,6 +336,25 @@ class TestBlockedByATask:
         kafka.committed[B] = CommittedOffset(5)
         assert not discovery.discover().blocked
 
+    @pytest.mark.parametrize("told", [True, False])
+    def test_it_is_tried_again_where_an_operator_set_its_offset_to_itself(self, told: bool) -> None:
+        """The task stores why it is blocked, in the name of this run. An operator's offset names none."""
+        kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
+        set_to_itself = CommittedOffset(4, OffsetMetadata.restarting(CommittedOffset(4, OURS), 4, "id-1"))
+        kafka.committed[B] = set_to_itself  # an earlier time
+        discovery = Discovery(config(), kafka.clients)
+        discovery.discover()
+        ours = OffsetMetadata("id-1", 4, owner=discovery.owner)
+        if told:
+            kafka.committed[B] = CommittedOffset(4, str(replace(ours, blocked="too many", tripped=True)))
+        discovery.reported([replace(self.FOUND, metadata=str(ours), tripped=True)])
+        for _ in range(2):
+            assert [B] == list(discovery.discover().blocked)
+
+        kafka.committed[B] = set_to_itself
+
+        assert told == (B in discovery.discover().ranges)
+
 
 OURS = str(OffsetMetadata("id-1", 0, Counts(7, 7)))
 CUT = str(OffsetMetadata("id-1", 0, Counts(7, 7), cut=900))
