@@ -124,7 +124,7 @@ class Discovery:
         known = at.partition in self._planned
         return known and self._committer_since_plan(at.partition, at.committed) == NOBODY
 
-    def at_rest(self) -> Collection[Partition]:
+    def at_rest(self) -> set[Partition]:
         """
         Return the partitions whose offsets are ours to renew between two rounds; another run renews what it commits.
 
@@ -132,7 +132,7 @@ class Discovery:
         """
         found = self._clients.offsets.load(self._planned, stable=False)
         by_others = {each for each, at in found.items() if self._committer_since_plan(each, at) not in (None, NOBODY)}
-        return found.keys() - by_others - self.takeover.taken.keys()
+        return set(found) - by_others - self.takeover.taken.keys()
 
     def refresh(self) -> SourceOffsets:
         """Return the offsets while tasks commit, without deciding anything. Raises what `discover` raises."""

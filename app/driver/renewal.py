@@ -1,9 +1,10 @@
 """
-Renews the offsets of partitions that no task works on (idle, blocked or paused), so that brokers keep them.
+Renews the offsets of partitions that no task renews (idle, blocked or paused ones, and those whose tasks fail).
 
 Brokers delete the offsets of a group without members partition by partition, `offsets.retention.minutes` (7 days) after
 the last commit. The next start would read such a partition from its beginning and duplicate its lines. A task renews
-the offsets of its partitions when it ends, so a round never outlasts the renewal interval.
+the offsets of its partitions when it ends, so a round never outlasts the renewal interval. Where it could not, or never
+ran, the driver does so between two rounds.
 """
 
 from __future__ import annotations
@@ -45,16 +46,12 @@ class Renewal:
         if retention is not None:
             self.every = min(RENEW_SECONDS, retention / SHARE)
 
-    @property
-    def is_due(self) -> bool:
-        return self._clock() - self._renewed_at >= self.every
-
-    def renew(self, partitions: Collection[Partition], *, paused: bool = False) -> None:
-        """Renew the offsets of these partitions if it is time, and the mark of a pause with them."""
-        if not self.is_due:
+    def renew(self, at_rest: Callable[[], Collection[Partition]], *, paused: bool = False) -> None:
+        """Renew the offsets of the partitions `at_rest` if it is time, and the mark of a pause with them."""
+        if self._clock() - self._renewed_at < self.every:
             return
         with contextlib.suppress(NotUsable, Unreachable, PartitionError):  # retried at the next look
-            self._commit_again(partitions)
+            self._commit_again(at_rest())
             if paused:
                 self._clients.pauses.renew()
             self._renewed_at = self._clock()

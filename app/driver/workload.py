@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from app.driver.starting_offsets import PartitionOffsets, stored_block
@@ -102,11 +102,6 @@ class Workload(SourceOffsets):
             if each in self.unreadable and end is not None and (at := self.committed.get(each)) and at.offset >= end
         }
         return self.blocked.keys() & ends.keys() - finished
-
-    def at_rest(self, ranges: Iterable[OffsetRange]) -> list[Partition]:
-        """Return the partitions with an offset that are not in these ranges, including unreadable ones."""
-        working = {each.partition for each in ranges}
-        return [each for each, at in self.committed.items() if at is not None and each not in working]
 
 
 def _earlier(before: int | None, now: int | None) -> int | None:

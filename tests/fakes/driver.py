@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from app.config import Config, load
 from app.cures import KafkaTools
@@ -22,6 +23,7 @@ from app.model import (
     FirstWaiting,
     Guarantee,
     OffsetRange,
+    Outcome,
     Partition,
     Plugin,
     Receipt,
@@ -307,6 +309,8 @@ class SimulatedRounds(FakeRounds):
     def __init__(self, kafka: DriverKafka, time: SimulatedTime, then: Callable[[], object] = lambda: None) -> None:
         super().__init__(works(kafka, then))
         self.kafka, self.time = kafka, time
+        self.outcomes: dict[Partition, Outcome] = {}
+        """How the tasks report the partitions that are not done."""
 
     def submit(self, assignments: Sequence[Assignment]) -> FakeRound:
         self.rounds.append(list(assignments))
@@ -324,6 +328,10 @@ class SimulatedRound(FakeRound):
         if not ends:
             self._simulated.time.pass_by(seconds)
         return ends or self._simulated.time.now >= self._deadline
+
+    def receipts(self) -> list[Receipt]:
+        outcomes = self._simulated.outcomes
+        return [replace(each, outcome=outcomes.get(each.partition, each.outcome)) for each in super().receipts()]
 
 
 def forget(kafka: FakeKafka, partition: Partition, out_of_range: str = "error") -> OffsetRange:

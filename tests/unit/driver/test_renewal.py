@@ -11,10 +11,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from app.driver.renewal import RENEW_SECONDS, SHARE, Renewal
-from app.errors import NotAllowed, Unreachable, WinnowError
-from app.model import CommittedOffset, Owner, Partition
+from app.errors import NotAllowed, SparkFailed, Unreachable, WinnowError
+from app.model import CommittedOffset, Outcome, Owner, Partition
 from app.offsets.metadata import OffsetMetadata
-from tests.fakes.driver import DriverKafka, FakeRounds, SimulatedRounds, config, service, works
+from tests.fakes.driver import DriverKafka, FakeRound, FakeRounds, SimulatedRounds, config, service, works
 from tests.fakes.pauses import PAUSE, PausedFor
 from tests.fakes.simulation import ImpatientStop, SimulatedStop, SimulatedTime
 
@@ -35,7 +35,7 @@ def test_it_changes_nothing(transactional: bool, fenced: Sequence[Sequence[Parti
     harness = RenewalHarness(transactional=transactional)
     before = dict(harness.kafka.committed)
 
-    harness.renewal.renew([A, B])
+    harness.renewal.renew(lambda: [A, B])
 
     assert before == harness.kafka.committed
     assert [A] == harness.kafka.renewed
@@ -46,7 +46,7 @@ def test_it_is_done_at_once_and_then_when_it_is_time() -> None:
     """A service that runs for a few minutes a day renews them, too."""
     harness = RenewalHarness()
     for harness.now in (0, RENEW_SECONDS - 1, RENEW_SECONDS, 2 * RENEW_SECONDS - 1):
-        harness.renewal.renew([A])
+        harness.renewal.renew(lambda: [A])
 
     assert [A, A] == harness.kafka.renewed
 
@@ -74,12 +74,12 @@ def test_without_a_fence_nothing_is_committed() -> None:
     harness.kafka.reachable = unfenced.kafka.reachable = False
 
     for each in (harness, unfenced):
-        each.renewal.renew([A])
+        each.renewal.renew(lambda: [A])
 
     assert [] == harness.kafka.renewed
     assert [A] == unfenced.kafka.renewed
     harness.kafka.reachable = True
-    harness.renewal.renew([A])
+    harness.renewal.renew(lambda: [A])
     assert [A] == harness.kafka.renewed
 
 
@@ -89,10 +89,10 @@ def test_only_what_is_fenced_is_committed() -> None:
     harness.kafka.committed[B] = CommittedOffset(7)
     harness.kafka.unfenced = {B}
 
-    harness.renewal.renew([A, B])
+    harness.renewal.renew(lambda: [A, B])
     assert [A] == harness.kafka.renewed
     harness.kafka.unfenced = set()
-    harness.renewal.renew([A, B])
+    harness.renewal.renew(lambda: [A, B])
 
     assert [A, B] == sorted(set(harness.kafka.renewed))
 
@@ -106,8 +106,8 @@ def test_an_outage_is_no_error() -> None:
 
     harness.kafka.pauses.renew = away  # type: ignore[method-assign]
 
-    harness.renewal.renew([A], paused=True)
-    harness.renewal.renew([A])
+    harness.renewal.renew(lambda: [A], paused=True)
+    harness.renewal.renew(lambda: [A])
 
     assert [A, A] == harness.kafka.renewed
 
@@ -166,6 +166,46 @@ def test_a_round_is_no_longer_than_an_offset_may_wait() -> None:
     service(kafka, rounds, config("round.interval=10s")).run(until_end=True)
 
     assert 60.0 / SHARE == rounds.rounds[0][0].seconds
+
+
+class TestTasksThatDoNot:
+    """Tasks that cannot commit renew nothing, so the driver does. Offsets are kept for an hour."""
+
+    def run(self, kafka: DriverKafka, rounds: FakeRounds, time: SimulatedTime) -> Counter[Partition]:
+        kafka.retention = 3_600.0
+        kafka.committed = {A: CommittedOffset(10), B: CommittedOffset(4)}
+        service(kafka, rounds, stop=SimulatedStop(time, 4_500.0), runtime=time.runtime).run(until_end=False)
+        return Counter(kafka.renewed)
+
+    def test_no_executor_comes(self) -> None:
+        """Each round is killed because its tasks find no slot. The first round gets the chance to commit."""
+        kafka, time = DriverKafka(p0=(0, 10), p1=(0, 10)), SimulatedTime()
+
+        class Starving(FakeRound):
+            starved, killed = True, False
+
+            def wait(self, seconds: float) -> bool:
+                time.pass_by(10 * seconds)
+                return self.killed
+
+            def cancel(self) -> None:
+                self.killed = True
+
+        rounds = FakeRounds(lambda _: SparkFailed("cancelled"))
+        rounds.kind = Starving
+
+        assert dict.fromkeys([A, B], SHARE) == self.run(kafka, rounds, time)
+
+    @pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.FENCED])
+    def test_a_partition_that_fails_in_each_round(self, outcome: Outcome) -> None:
+        """Its sink partition has no leader, say; the task renews the others. After a recovery it renews this one, too."""
+        kafka, time = DriverKafka(p0=(0, 10), p1=(0, 10)), SimulatedTime()
+
+        rounds = SimulatedRounds(kafka, time)
+        rounds.outcomes[B] = outcome
+        kafka.when_asked = lambda: rounds.outcomes.clear() if time.now > 2_500 else None
+
+        assert {B: 2} == self.run(kafka, rounds, time)
 
 
 class SourceOutage:
