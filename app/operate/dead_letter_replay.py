@@ -205,13 +205,13 @@ class DeadLetterReplay:
 
     def _written(self, waiting: Waiting, fate: Fate) -> Iterable[tuple[Partition, OutgoingRecord]]:
         count = REPLAYS, b"%d" % (waiting.replays + 1)
+        ids = [(TOPIC_ID, topic_id.encode())] if (topic_id := waiting.letter.topic_id) else []
         if fate.filtered:
             return (self.ledger.cleansed(waiting),)
         if not fate.reason:
             kept = [each for each in fate.written.headers if each[0] != SOURCE]
-            headers = [*kept, (SOURCE, waiting.letter.origin.encode()), count]
+            headers = [*kept, (SOURCE, waiting.letter.origin.encode()), *ids, count]
             return (fate.to, fate.written._replace(headers=headers)), self.ledger.cleansed(waiting)
-        ids = [(TOPIC_ID, topic_id.encode())] if (topic_id := waiting.letter.topic_id) else []
         headers = [*fate.written.headers, *ids, count]
         to = self.parking[fate.to.number % len(self.parking)] if self._parks(waiting) else fate.to
         return (to, fate.written._replace(headers=headers)), self.ledger.failed(waiting)

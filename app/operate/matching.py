@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from app.errors import WinnowError
-from app.headers import REPLAYS, SOURCE, Headers, origin_of, ours, whole_number
+from app.headers import REPLAYS, SOURCE, TOPIC_ID, Headers, origin_of, ours, whole_number
 from app.model import Partition
 from app.operate.dead_letters import Letter
 from app.operate.expected import FILTERED, JUDGED, LETTER, LINE, NAMED, ORIGINAL, REJECT, REPLAYED, Expected, Origin
@@ -110,8 +110,11 @@ class Matching:
         if (found := origin_of(record.headers)) is None:
             return
         letter, origin, marks = Letter.of(record), Origin(*found), self.expected.marks
-        put_back = REPLAYS in ours(record.headers)
-        self._note_place(record, None if put_back else origin, compacted=self.routing.dead_letters.compacted)
+        put_back, foreign = REPLAYS in ours(record.headers), self._is_of_another_topic(record, origin)
+        place = None if put_back or foreign else origin
+        self._note_place(record, place, compacted=self.routing.dead_letters.compacted)
+        if foreign:
+            return
         if (row := self.expected.row(origin)) is None:
             if self._is_judged(origin):
                 self.orphans.append((origin, record))
@@ -135,6 +138,8 @@ class Matching:
         self._note_place(record, None if replayed else origin, compacted=self.routing.sink.compacted)
         if origin is None:
             self._nameless_line(record)
+        elif replayed and self._is_of_another_topic(record, origin):
+            return
         elif (row := self.expected.row(origin)) is not None:
             self._named_line(record, row, REPLAYED if replayed else LINE)
         elif self._is_judged(origin):
@@ -223,6 +228,12 @@ class Matching:
 
     def _is_asked_for(self, record: Record) -> bool:
         return self._times is not None and self._times[0] <= record.timestamp < self._times[1]
+
+    def _is_of_another_topic(self, record: Record, origin: Origin) -> bool:
+        """Whether a line or dead letter is of a deleted topic with the same name; an unknown id matches any."""
+        judged = self.ranges.get(origin.partition)
+        topic_id = ours(record.headers).get(TOPIC_ID, "")
+        return judged is not None and "" not in (topic_id, judged.topic_id) and topic_id != judged.topic_id
 
     def _is_judged(self, origin: Origin) -> bool:
         return origin.partition in self.ranges and origin.offset in self.ranges[origin.partition]

@@ -63,6 +63,8 @@ class Range:
     judged: Sequence[Span]
     known: Sequence[Span]
     """What to read for that, which extends further on each side."""
+    topic_id: str = ""
+    """The id of their topic; empty if the broker gives none."""
 
     def __contains__(self, offset: int) -> bool:
         place = bisect_right(self.judged, (offset, math.inf)) - 1
@@ -129,7 +131,7 @@ def ranges(
         known_to = max(at.offset, later.get(at.partition, at.committed or CommittedOffset(0)).offset)
         known_to = known_to if asked.until is None else min(known_to, done.end + MARGIN)
         known = Span(max(watermarks.log_start, done.begin - MARGIN), max(done.end, known_to))
-        judged[at.partition] = Range([done], [known])
+        judged[at.partition] = Range([done], [known], at.topic_id)
     return judged, left_out
 
 
@@ -187,7 +189,7 @@ def newest(
         if begin < end:
             known_to = later.get(at.partition, CommittedOffset(end)).offset
             known = Span(max(log_start, begin - MARGIN), max(end, min(known_to, end + MARGIN)))
-            judged[at.partition] = Range([Span(begin, end)], [known])
+            judged[at.partition] = Range([Span(begin, end)], [known], at.topic_id)
     return judged, left_out
 
 
@@ -207,7 +209,7 @@ def _windows(whole: Range, chosen: Sequence[int]) -> Range:
         if known and begin <= known[-1].end:
             begin = known.pop().begin
         known.append(Span(begin, end))
-    return Range(judged, known)
+    return Range(judged, known, whole.topic_id)
 
 
 @dataclass(frozen=True, slots=True)

@@ -299,6 +299,38 @@ class TestMatching:
 
         assert (1, [], {Why.EXPIRED: 1}) == (verdict.judged, verdict.findings, +verdict.not_judged)
 
+    @pytest.mark.parametrize(
+        ("then", "now", "is_of_it"),
+        [("id-1", "id-2", False), ("id-2", "id-2", True), ("", "id-2", True), ("id-1", "", True)],
+    )
+    def test_output_of_a_deleted_topic_with_the_same_name(self, then: str, now: str, is_of_it: bool) -> None:
+        """Neither its dead letter nor a replay's line is that of the record at this place; an unknown id is any."""
+        bad, good = source(5, b"bad"), source(5, b"good")
+        topic_id = ("__connect.errors.topic.id", then.encode())
+        more = [topic_id] if then else []
+        of_then, replayed = letter(bad, more=more), line(bad, headers=[*named(bad), *more, REPLAYED])
+        judged = {RAW: replace(WHOLE, topic_id=now)}
+
+        def kinds(record: Record, lines: Sequence[Record], letters: Sequence[Record]) -> list[Defect]:
+            topics = AuditedTopics([record], list(lines), list(letters), judged, (0, math.inf))
+            return [each.kind for each in topics.audit().findings]
+
+        for lines, letters in (([replayed], []), ([], [of_then]), ([replayed], [of_then])):
+            assert ([] if is_of_it else [Defect.LOST]) == kinds(bad, lines, letters)
+        assert ([Defect.DOUBLED] if is_of_it else []) == kinds(good, [line(good), replayed], [])
+        assert ([Defect.BOTH, Defect.CHANGED] if is_of_it else []) == kinds(good, [line(good)], [of_then])
+
+    def test_a_dead_letter_of_a_deleted_topic_tells_nothing_of_retention(self) -> None:
+        """Its record came before all those of the new topic, whatever its offset."""
+        first, second = source(1, b"bad"), source(2, b"bad")
+        of_then = letter(source(1, b"bad"), more=[("__connect.errors.topic.id", b"id-1")])
+        letters = [letter(first), of_then, letter(second)]
+        judged = {RAW: replace(WHOLE, topic_id="id-2")}
+
+        verdict = AuditedTopics([first, second], [], letters, judged, (0, math.inf), taken=(0, 1)).audit()
+
+        assert (1, [], {Why.EXPIRED: 1}) == (verdict.judged, verdict.findings, +verdict.not_judged)
+
     def test_a_replay_on_a_record_that_bears_our_header(self) -> None:
         """The record's own headers come before those that Winnow adds."""
         bad = source(3, b"bad")._replace(headers=[REPLAYED])
@@ -343,7 +375,7 @@ def test_what_belongs_together() -> None:
 
 def done(offset: int, since: int = 0, marks: Watermarks = Watermarks(0, 9_000, 9_000)) -> PartitionLag:  # noqa: B008  # it is frozen
     """Return the lag of a partition whose group began its work at an offset."""
-    return PartitionLag(RAW, CommittedOffset(offset, str(OffsetMetadata("id-1", since=since))), marks)
+    return PartitionLag(RAW, CommittedOffset(offset, str(OffsetMetadata("id-1", since=since))), marks, topic_id="id-1")
 
 
 @pytest.mark.parametrize(
@@ -361,7 +393,7 @@ def test_the_newest_records(at: PartitionLag, first: int, judged: tuple[int, int
     """At most 100 that are done, since the group began, after a time and after what retention has deleted."""
     later = {RAW: CommittedOffset(9_999)}
 
-    assert ({RAW: Range([Span(*judged)], [Span(*known)])}, []) == newest([at], later, {RAW: first}, 100)
+    assert ({RAW: Range([Span(*judged)], [Span(*known)], "id-1")}, []) == newest([at], later, {RAW: first}, 100)
 
 
 def test_where_there_are_no_newest_records() -> None:
@@ -379,12 +411,14 @@ def test_where_there_are_no_newest_records() -> None:
 
 def test_a_sample() -> None:
     """Windows cover the percentage of the range, each with its neighbours; overlapping reads are merged."""
-    whole = {RAW: Range([Span(10_000, 1_010_000)], [Span(9_000, 1_012_000)]), OTHER: Range([Span(3, 3)], [Span(0, 3)])}
+    long, short = Range([Span(10_000, 1_010_000)], [Span(9_000, 1_012_000)], "id"), Range([Span(3, 3)], [Span(0, 3)])
+    whole = {RAW: long, OTHER: short}
 
     part = sampled(whole, 20)
 
     assert (200_000, 210_000) == (part[RAW].offsets, sampled(whole, 20.1)[RAW].offsets)
     assert part[RAW].read <= 200_000 + 20 * 4_000
+    assert "id" == part[RAW].topic_id
     assert all(begin < end for begin, end in part[RAW].judged)
     assert all(first[1] < second[0] for first, second in zip(part[RAW].known, part[RAW].known[1:], strict=False))
     assert part[RAW].judged[0].begin in part[RAW]
@@ -441,6 +475,14 @@ class TestRanges:
         assert ((Span(3_000, 7_500), Span(3_000, 7_500)), [(Why.EXPIRED, 3_000)]) == self.judged(
             self.at(7_500, log_start=3_000), 3_000, first=3_000
         )
+
+    def test_a_range_is_of_its_topic(self) -> None:
+        """What a deleted topic of the same name has left behind is told apart by the id."""
+        at = replace(self.at(7_500), topic_id="id")
+
+        found, _ = ranges([at], {}, Asked(0, None, {RAW: 0}, {}, {RAW: 0}))
+
+        assert "id" == found[RAW].topic_id
 
     def test_an_offset_of_another_log_shows_nothing_done(self) -> None:
         """The log was truncated below it, and may have grown since; or its topic was deleted and created again."""
