@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from types import MappingProxyType
 from urllib.parse import quote, unquote
@@ -206,6 +206,17 @@ class OffsetMetadata:
         found = cls.parse(committed.metadata if committed else "")
         worked_on = found.is_ours and found.topic_id == topic_id
         return str(cls(topic_id, position)) if worked_on else ""
+
+    @classmethod
+    def beginning_anew(cls, committed: CommittedOffset) -> str:
+        """
+        Return the metadata of an offset that moves to another cluster with the sink: counts start there, without a run.
+
+        What shows that the source was truncated is kept, because its log is the same.
+        """
+        found = cls.parse(committed.metadata)
+        anew = replace(found, since=committed.offset, counts=NOTHING, owner=NOBODY, report=None, backlog=0)
+        return str(anew) if found.is_ours else committed.metadata
 
     def continues(self, other: OffsetMetadata) -> bool:
         """Whether both count from the same offset of the same topic."""

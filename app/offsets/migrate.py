@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from app.errors import CorruptOffset, Fenced
 from app.model import CommittedOffset, Partition
 from app.offsets.contract import OffsetStore
+from app.offsets.metadata import OffsetMetadata
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +40,24 @@ class Move:
         return f"{self.partition}: {before} → {self.source.offset}"
 
 
-def moves(source: OffsetStore, target: OffsetStore, partitions: Sequence[Partition]) -> Iterator[Move]:
-    """Yield the moves, in order; raise CorruptOffset if the source holds something other than an offset."""
+def moves(
+    source: OffsetStore, target: OffsetStore, partitions: Sequence[Partition], *, between_clusters: bool
+) -> Iterator[Move]:
+    """
+    Yield the moves, in order.
+
+    Args:
+        between_clusters: whether the target's cluster may lack the lines of the records before the offsets.
+
+    Raises:
+        CorruptOffset: the source holds something other than an offset.
+    """
     there = target.load(partitions, stable=True)
     for partition, at in sorted(source.load(partitions, stable=True).items()):
         if at.corrupt:
             raise CorruptOffset(partition, at.corrupt)
-        yield Move(partition, at, there.get(partition))
+        moving = replace(at, metadata=OffsetMetadata.beginning_anew(at)) if between_clusters else at
+        yield Move(partition, moving, there.get(partition))
 
 
 def carry_out(

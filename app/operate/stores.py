@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Self
 
 import yaml
@@ -46,13 +46,14 @@ class Stores:
         """Move the offsets from one store to another; return whether some moved and none was refused."""
         origin, destination = self._open("--from", source), self._open("--to", target)
         partitions = partitions_of(self._topics().values())
+        moving = partial(migrate.moves, origin, destination, partitions, between_clusters=self._is_elsewhere(source))
         if dry_run:
-            moves = list(migrate.moves(origin, destination, partitions))
+            moves = list(moving())
             refused = migrate.dry_run(moves, force=force, say=self._say)
         else:
             service = StoppedService(self._settings, self._clients)
             with service.changing(destination, partitions, origin) as written:
-                moves = list(migrate.moves(origin, destination, partitions))
+                moves = list(moving())
                 refused = migrate.carry_out(moves, destination, written, force=force, say=self._say)
         migrate.report_left(moves, partitions, _choice(source)["name"], self._say)
         return bool(moves) and not refused
@@ -101,12 +102,16 @@ class Stores:
         known = (settings.offsets.store, *settings.offsets.mirrors)
         plugin = next((each.plugin for each in known if each.name == name and not options), Plugin(name, options))
         context = StoreContext(settings.group_id, settings.output_kafka, placeholder=settings.placeholder)
-        if name == SOURCE and settings.sink.kafka:
+        if self._is_elsewhere(name):
             plugin, context = Plugin("kafka"), StoreContext(settings.group_id, settings.kafka)
         opened = self._opened.enter_context(closing(built(option, lambda: open_store(plugin, context))))
         if is_local(opened):
             raise ConfigError((f"{option}: {name} keeps nothing between runs",))
         return opened
+
+    def _is_elsewhere(self, name: str) -> bool:
+        """Whether a store is on the source's cluster, and the sink is not."""
+        return name == SOURCE and bool(self._settings.sink.kafka)
 
 
 def _choice(text: str) -> dict[str, Any]:

@@ -601,7 +601,8 @@ def _carry_over(sim: Any, clients: Clients) -> None:
     """Do what `winnow offsets migrate --from source --to kafka` does, while the service is paused."""
     with _paused(sim, clients):
         if _no_task_runs(sim) and clients.copies is not None:
-            for move in moves(clients.copies, clients.offsets, [log.partition for log in sim.logs]):
+            partitions = [log.partition for log in sim.logs]
+            for move in moves(clients.copies, clients.offsets, partitions, between_clusters=True):
                 if move.target is None:
                     _set(sim, move, clients)
 

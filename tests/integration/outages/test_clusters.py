@@ -84,7 +84,7 @@ def test_from_one_cluster_to_another(broker: Cluster, centre: Broker, topics: To
 def test_a_cluster_of_its_own_for_a_sink_that_had_none(
     broker: Cluster, centre: Broker, topics: Topics, tmp_path: Path
 ) -> None:
-    """A service whose sink moves to its own cluster says where the offsets are, and continues after a migration."""
+    """A service whose sink moves to its own cluster says where the offsets are; after a migration it counts anew."""
     source = topics("raw", 2)
     apart = configured(broker.bootstrap, centre, source)
     for topic in ("clean", "dead"):
@@ -106,6 +106,7 @@ def test_a_cluster_of_its_own_for_a_sink_that_had_none(
     dry, moved = offsets("--from", "source", "--to", "kafka", "--dry-run"), offsets("--from", "source", "--to", "kafka")
     with Winnow(apart, tmp_path, "--until-end") as second:
         assert 0 == second.code()
+    shown = CliRunner().invoke(main, ["offsets", "show", "-c", str(file), "--json"])
 
     events = blocked.logged("partition_blocked")
     assert {0, 1} == {each["partition"] for each in events}
@@ -116,6 +117,7 @@ def test_a_cluster_of_its_own_for_a_sink_that_had_none(
     assert [cleansed(20)] == values(read(centre.bootstrap, f"{source}.clean"))
     placeholder = f"{source}.winnow-offsets"
     assert {(placeholder, 0): 11, (placeholder, 1): 10} == committed(centre.bootstrap, source, placeholder)
+    assert [(10, 1), (10, 0)] == [(each["since"], each["in"]) for each in json.loads(shown.stdout)["partitions"]]
 
 
 def topics_of(broker: Cluster, prefix: str) -> set[str]:

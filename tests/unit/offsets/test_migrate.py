@@ -1,9 +1,13 @@
-"""What is reported of offsets that move between stores; `tests/integration/stores` moves them."""
+"""What moves between offset stores, and what is reported; `tests/integration/stores` moves offsets between real ones."""
 
 from __future__ import annotations
 
-from app.model import CommittedOffset, Partition
-from app.offsets.migrate import Move, report_left
+import pytest
+
+from app.model import NOBODY, CommittedOffset, LastRead, OffsetRange, Owner, Partition
+from app.offsets.metadata import Counts, OffsetMetadata
+from app.offsets.migrate import Move, moves, report_left
+from tests.fakes import FakeKafka, FakeOffsets
 
 A, B, C = (Partition("raw", number) for number in range(3))
 
@@ -15,3 +19,26 @@ def test_a_partition_that_does_not_move_is_told() -> None:
     report_left([Move(B, CommittedOffset(4), None)], [C, B, A], "redis", said.append)
 
     assert ["left     raw-0: no offset in redis", "left     raw-2: no offset in redis"] == said
+
+
+FOUND = OffsetMetadata(
+    "id", 20, Counts(80, 80), LastRead(100, 3), Owner(5, "host", "clean"), backlog=500, blocked="cut at 90", cut=90
+)
+
+
+@pytest.mark.parametrize("between_clusters", [False, True])
+def test_a_sink_on_another_cluster_holds_no_lines_of_before(between_clusters: bool) -> None:
+    """Counts start at the offset then, which names no run; the source's log and topic are the same."""
+    source, target = FakeOffsets(FakeKafka({})), FakeOffsets(FakeKafka({}))
+    source.reset(A, 100, str(FOUND))
+    source.reset(B, 7, "of another tool")
+
+    ours, theirs = moves(source, target, [A, B], between_clusters=between_clusters)
+
+    assert (100, 7, "of another tool") == (ours.source.offset, theirs.source.offset, theirs.source.metadata)
+    moved = OffsetMetadata.parse(ours.source.metadata)
+    anew = OffsetMetadata("id", 100, read=LastRead(100, 3), blocked="cut at 90", cut=90)
+    assert (anew if between_clusters else FOUND) == moved
+    assert (100 if between_clusters else 20) == OffsetMetadata.continuing(
+        ours.source, 100, OffsetRange(A, 100, 100, None, "id"), NOBODY
+    ).since
