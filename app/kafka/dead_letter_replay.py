@@ -63,7 +63,7 @@ class ReplayWriter:
         self._hanging = hanging
         sink = config.sink
         self._targets = AllTargets(
-            sink.topic, range(sink.partitions), config.dead_letters.topic, partition.number, tuple(others)
+            sink.topic, range(sink.partitions), config.dead_letters.topic, partition.number, others=tuple(others)
         )
         self._writer = self._new()
         self._committed: CommittedOffset | None = None

@@ -16,8 +16,9 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from enum import Enum, auto
+from functools import partial
 from typing import Any, NamedTuple
 
 from confluent_kafka import IsolationLevel, KafkaError
@@ -70,6 +71,10 @@ class Trace(Enum):
     """A transaction from a later offset is visible: the offset was moved back since."""
     DELETED = auto()
     """Its records, if any, are deleted or too far back to search for."""
+
+
+KNOWN = {Trace.COMMITTED, Trace.ABORTED}
+"""What says how the transaction ended."""
 
 
 class Own(NamedTuple):
@@ -172,7 +177,13 @@ class HangingTransactions:
                 last = self._own(record, source) or last
         return None if last is None else last.origin
 
-    def was_committed(self, source: Partition, ends: Mapping[Partition, Ends], began_at: int) -> bool | None:
+    def was_committed(
+        self,
+        source: Partition,
+        ends: Mapping[Partition, Ends],
+        began_at: int,
+        elsewhere: Callable[[], Mapping[Partition, Ends]] = dict,
+    ) -> bool | None:
         """
         Return how the transaction that left its offset pending ended; None if its records do not show it.
 
@@ -180,22 +191,33 @@ class HangingTransactions:
 
         Args:
             source: the source partition.
-            ends: the ends of every partition that its output may have gone to.
+            ends: the ends of every partition that its output goes to.
             began_at: the committed offset at which the transaction began.
+            elsewhere: returns the ends of the partitions that its output may have gone to when there were fewer, or
+                when keys chose them. They are searched only if the others show nothing. Most never had a record of this
+                source, so only records that are found there count.
 
         Raises:
             KafkaException: a partition cannot be read now.
         """
         deadline = time.monotonic() + LOOK_SECONDS
-        tails = [self._tail(source, target, at, began_at, deadline) for target, at in ends.items()]
-        later = [each.origin for tail in tails for each in tail.records if each.marked and each.origin > began_at]
-        span = range(began_at, min(later, default=sys.maxsize))
-        traces = {self._trace(source, tail, span, deadline) for tail in tails}
-        if Trace.LATER in traces or {Trace.COMMITTED, Trace.ABORTED} <= traces:
+        traces = self._traces(source, ends, began_at, LOOKS, deadline)
+        if not traces & KNOWN and (others := elsewhere()):
+            traces |= self._traces(source, others, began_at, [LOOKS[-1] // len(others)], deadline) & KNOWN
+        if Trace.LATER in traces or traces >= KNOWN:
             return None
-        if Trace.DELETED in traces and not {Trace.COMMITTED, Trace.ABORTED} & traces:
+        if Trace.DELETED in traces and not traces & KNOWN:
             return None
         return Trace.COMMITTED in traces
+
+    def _traces(
+        self, source: Partition, ends: Mapping[Partition, Ends], began_at: int, looks: Sequence[int], deadline: float
+    ) -> set[Trace]:
+        tail = partial(self._tail, looks=looks, deadline=deadline)
+        tails = [tail(source, target, at, began_at) for target, at in ends.items()]
+        later = [each.origin for tail in tails for each in tail.records if each.marked and each.origin > began_at]
+        span = range(began_at, min(later, default=sys.maxsize))
+        return {self._trace(source, tail, span, deadline) for tail in tails}
 
     def _trace(self, source: Partition, tail: Tail, span: range, deadline: float) -> Trace:
         """Return what shows of the transaction with these source offsets, the first of which is where it began."""
@@ -216,11 +238,20 @@ class HangingTransactions:
             return Trace.COMMITTED
         return Trace.ABORTED if of_it[-1].at < tail.ends.last_stable else Trace.NOTHING
 
-    def _tail(self, source: Partition, target: Partition, ends: Ends, began_at: int, deadline: float) -> Tail:
+    def _tail(
+        self,
+        source: Partition,
+        target: Partition,
+        ends: Ends,
+        began_at: int,
+        *,
+        looks: Sequence[int],
+        deadline: float,
+    ) -> Tail:
         """Return the last records of a source partition, back to before the transaction if that is found."""
         records: list[Own] = []
         first = end = ends.high_watermark
-        for look in LOOKS:
+        for look in looks:
             begin, first, records = max(0, end - look), end, []
             for record in self._read(target, begin, end, deadline):
                 first = min(first, record.offset)

@@ -25,6 +25,8 @@ class Targets:
     """The partitions that its lines may go to."""
     dead_letters: str
     dead_letter_partition: int
+    counts: tuple[int, int] = (0, 0)
+    """How many partitions both topics have."""
 
     @classmethod
     def of(cls, config: TaskConfig, partition: Partition) -> Targets:
@@ -37,6 +39,7 @@ class Targets:
             range(sink.partitions) if by_key else range(number, number + 1),
             dead_letters.topic,
             partition.number % dead_letters.partitions,
+            (sink.partitions, dead_letters.partitions),
         )
 
     @property
@@ -58,6 +61,13 @@ class Targets:
     def dead_letter(self) -> Partition:
         """The partition of the dead letters."""
         return Partition(self.dead_letters, self.dead_letter_partition)
+
+    @property
+    def elsewhere(self) -> list[Partition]:
+        """The other partitions of both topics: its output went there if they were fewer, or if keys chose them."""
+        topics, now = zip((self.sink, self.dead_letters), self.counts, strict=True), {*self.lines, self.dead_letter}
+        every = (Partition(topic, number) for topic, count in topics for number in range(count))
+        return [each for each in every if each not in now]
 
     def __str__(self) -> str:
         """Return a short form of all partitions."""

@@ -218,7 +218,7 @@ class TransactionalWriter(Writer):
         """
         self._began_at = 0 if committed is None else committed.offset
         targets = self._sender.targets
-        ends = self._ends(targets.lines)
+        ends = self._ends(targets.lines, targets.dead_letter)
         self._unsettled = targets.dead_letter if targets.dead_letter not in ends else None
         if hanging := [where for where, at in ends.items() if self._hangs(where, at)]:
             # With sink.partitioner `key`, 0.2.0 wrote lines without the header into any partition.
@@ -231,10 +231,11 @@ class TransactionalWriter(Writer):
         Raises:
             OffsetPending: the records do not show how it ended.
         """
-        dead_letter = self._sender.targets.dead_letter
-        ends = self._ends([*self._sender.targets.lines, dead_letter])
+        targets = self._sender.targets
+        dead_letter, others = targets.dead_letter, targets.elsewhere
+        ends, elsewhere = self._ends([*targets.lines, dead_letter]), partial(self._ends, others) if others else dict
         with self._translated("looking for what was committed"):
-            was_committed = self._hanging.was_committed(self._partition, ends, committed or 0)
+            was_committed = self._hanging.was_committed(self._partition, ends, committed or 0, elsewhere)
         if was_committed is None:
             raise OffsetPending(self._partition, offset=committed)
         with self._translated("ending a transaction whose offset is pending"):
@@ -243,10 +244,9 @@ class TransactionalWriter(Writer):
             self._end_again(self._client.commit_transaction if was_committed else self._client.abort_transaction)
         TRANSACTION_ENDED_AGAIN.log(**self._partition.as_json(), committed=was_committed)
 
-    def _ends(self, needed: Sequence[Partition]) -> dict[Partition, Ends]:
-        targets = self._sender.targets
-        with self._translated(f"looking for open transactions in {targets}"):
-            ends = self._hanging.ends((*targets.lines, targets.dead_letter))
+    def _ends(self, needed: Sequence[Partition], *more: Partition) -> dict[Partition, Ends]:
+        with self._translated(f"looking for open transactions in {self._sender.targets}"):
+            ends = self._hanging.ends((*needed, *more))
         if silent := [each for each in needed if each not in ends]:
             raise Transient(self._partition, f"{silent[0]} has no leader")
         return ends

@@ -138,6 +138,62 @@ def test_what_hangs_in_one_place_is_known_by_another() -> None:
     assert logs.was_committed(RAW, {CLEAN: Ends(7, 100), DEAD: Ends(100, 100)}, BEGAN_AT) is True
 
 
+@pytest.mark.parametrize(
+    ("lines", "other", "stable", "committed"),
+    [
+        ([START], [START, line(7)], 100, True),
+        ([START], [Message(5), line(7)], 100, True),
+        ([START], [Message(5), letter(7, BEGAN_AT + 3)], 100, True),
+        ([START], [START, line(7, visible=False)], 100, False),
+        ([Message(5)], [START, line(7, visible=False)], 100, False),
+        ([Message(5)], [START, line(7, 40)], 100, None),
+        ([START], [Message(5)], 100, False),
+        ([START], [], 100, False),
+        ([START], [START, line(7, visible=False)], 7, False),
+        ([START], [START, line(7), line(9, BEGAN_AT + 5)], 100, False),
+        ([START, line(7, visible=False)], [START, line(7)], 100, False),
+        ([START, line(7)], [START, line(7, visible=False)], 100, True),
+    ],
+    ids=[
+        "its lines",
+        "its lines, where retention has deleted others",
+        "its dead letters",
+        "aborted lines",
+        "aborted lines, and others are deleted here",
+        "only earlier ones, and others are deleted here",
+        "none of this source",
+        "nothing",
+        "lines that hang",
+        "the offset was moved back since",
+        "its partition comes first: aborted",
+        "its partition comes first: committed",
+    ],
+)
+def test_its_lines_are_where_it_wrote_before(
+    lines: list[Message], other: list[Message], stable: int, committed: bool | None
+) -> None:
+    """The sink got more partitions, or keys chose one. Most other partitions never had a record of this source."""
+    before, here = Partition("clean", 1), Ends(100, 100)
+    logs = Logs({CLEAN: lines, DEAD: [START], before: other})
+
+    assert committed is logs.was_committed(
+        RAW, {CLEAN: here, DEAD: here}, BEGAN_AT, lambda: {before: Ends(stable, 100)}
+    )
+
+
+def test_other_partitions_are_asked_only_if_its_own_show_nothing() -> None:
+    """One without a leader delays nothing that is known."""
+
+    def without_leader() -> Mapping[Partition, Ends]:
+        raise AssertionError
+
+    here = Ends(100, 100)
+
+    logs = Logs({CLEAN: [START, line(7)], DEAD: [START]})
+
+    assert logs.was_committed(RAW, {CLEAN: here, DEAD: here}, BEGAN_AT, without_leader)
+
+
 def test_behind_an_open_transaction_nothing_is_known() -> None:
     """It may be committed there but not readable yet."""
     with pytest.raises(KafkaException, match="another transaction"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import confluent_kafka
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError, cimpl
 
-from app.errors import Transient
+from app.errors import OffsetPending, Transient
 from app.kafka.acknowledged import AcknowledgedWriter
 from app.kafka.backend import PLAIN, Backend, best_backend
 from app.kafka.bulk import native
@@ -149,3 +150,43 @@ def test_what_was_left_open_is_aborted_again(
 
     written = [(each, [mark(RAW, "g", COMMITTED)]) for each in ended]
     assert (["begin", *written, "flush", "abort"] if ended else []) == client.asked
+
+
+@pytest.mark.parametrize(
+    ("partitioner", "sink", "dead_letters", "searched"),
+    [
+        (Partitioner.SOURCE, 3, 2, [SECOND, Partition("clean", 2), Partition("dead", 1)]),
+        (Partitioner.KEY, 3, 2, [Partition("dead", 1)]),
+        (Partitioner.SOURCE, 1, 1, []),
+    ],
+)
+def test_the_records_of_a_pending_offset_are_looked_for_in_all_partitions(
+    partitioner: Partitioner, sink: int, dead_letters: int, searched: Sequence[Partition]
+) -> None:
+    """The topics may have had fewer partitions when it was written, or another partitioner chose them."""
+    config = make_task_config(sink_partitioner=partitioner)
+    config = replace(
+        config,
+        sink=replace(config.sink, partitions=sink),
+        dead_letters=replace(config.dead_letters, partitions=dead_letters),
+    )
+    asked: list[Partition] = []
+
+    class Unknown(Hanging):
+        def was_committed(
+            self,
+            source: Partition,
+            ends: Mapping[Partition, Ends],
+            began_at: int,
+            elsewhere: Callable[[], Mapping[Partition, Ends]] = dict,
+        ) -> None:
+            asked.extend(elsewhere())
+
+    client, targets = Client(), Targets.of(config, RAW)
+    sender, delivery = PlainSender(client, targets), FlushedDelivery(lambda _: client)  # type: ignore[arg-type, return-value]  # all that they use
+    writer = TransactionalWriter(RAW, sender, delivery, KafkaGroupOffsets(StoreContext("g", {})), Unknown({}))
+
+    with pytest.raises(OffsetPending):
+        writer.end_pending(COMMITTED)
+
+    assert (searched, []) == (asked, client.asked)
