@@ -83,7 +83,7 @@ class OffsetListener(StreamingQueryListener):
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
         if self._query in (None, event.progress.name):
-            self._saver.offer(end_offsets(event.progress.json))
+            self._saver.offer(end_offsets(event.progress.json), str(event.progress.id))
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
         """Stop following the query, which lets `close` continue."""
@@ -117,17 +117,24 @@ class OffsetSaver:
     def __init__(self, store: OffsetStore, clock: Callable[[], float] = REAL.monotonic) -> None:
         self._store = store
         self._clock = clock
+        self._named: dict[str, frozenset[Partition]] = {}
+        """The partitions in the last progress of each query."""
         self._due: Offsets = {}
         self._saved: Offsets = {}
+        self._renew_at = clock() + RENEW_SECONDS
         self._changed = threading.Condition()
         self._closing = False
         self._failing = False
         self._say_at: dict[str, float] = {}
         threading.Thread(target=self._run, name="winnow-offsets", daemon=True).start()
 
-    def offer(self, offsets: Offsets) -> None:
-        """Take the newest offsets and return at once. They replace older unsaved ones."""
+    def offer(self, offsets: Offsets, query: str = "") -> None:
+        """Take the newest offsets of a query and return at once. What it names no longer is gone, and forgotten."""
         with self._changed:
+            for gone in self._named.get(query, frozenset()) - offsets.keys():
+                self._due.pop(gone, None)
+                self._saved.pop(gone, None)
+            self._named[query] = frozenset(offsets)
             self._due |= {each: offset for each, offset in offsets.items() if self._saved.get(each) != offset}
             self._changed.notify_all()
 
@@ -153,19 +160,21 @@ class OffsetSaver:
     def _await_due(self) -> bool:
         """Wait for offsets to save, or for the time to renew them; return false at the end."""
         with self._changed:
-            if not self._changed.wait_for(lambda: self._due or self._closing, RENEW_SECONDS):
-                self._due |= self._saved
+            self._changed.wait_for(lambda: self._due or self._closing, max(0.0, self._renew_at - self._clock()))
             return not self._closing
 
     def _save(self) -> bool:
-        """Save what is due; return whether all of it succeeded."""
+        """Save what is due, and renew the rest when it is time; return whether all of it succeeded."""
         with self._changed:
-            due = dict(self._due)
+            renews = self._clock() >= self._renew_at
+            due = {**(self._saved if renews else {}), **self._due}
         try:
             # One request for all partitions: during an outage, each would wait for its own timeout.
             stored = self._store.load(due, stable=True)
         except Exception as error:  # noqa: BLE001  # whatever a store raises, the thread continues
             return self._failed(error)
+        if renews:  # a partition whose renewal fails waits for the next one, so it keeps no `close` waiting
+            self._renew_at = self._clock() + RENEW_SECONDS
         done = [self._save_one(each, offset, stored.get(each)) for each, offset in due.items()]
         if all(done) and self._failing:
             self._failing = False
@@ -181,7 +190,8 @@ class OffsetSaver:
             except Exception as error:  # noqa: BLE001  # as above
                 return self._failed(error)
         with self._changed:
-            self._saved[partition] = offset
+            if partition in self._due or partition in self._saved:  # else it was forgotten meanwhile
+                self._saved[partition] = offset
             if self._due.get(partition) == offset:
                 del self._due[partition]
             self._changed.notify_all()

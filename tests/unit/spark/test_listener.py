@@ -233,9 +233,80 @@ def test_an_idle_query_keeps_its_offsets(store: FakeStore, monkeypatch: pytest.M
     assert {(PARTITION, 5)} == set(store.asked)
 
 
+def offered(saver: OffsetSaver, offsets: Mapping[Partition, int], query: str = "") -> None:
+    """Offer offsets and wait until none of them is due."""
+    saver.offer(dict(offsets), query)
+    with saver._changed:
+        assert saver._changed.wait_for(lambda: not saver._due, SECONDS)
+
+
+def ended(saver: OffsetSaver, store: FakeStore) -> bool:
+    """Close the saver; return whether all was saved, once its thread has done what it was at."""
+    saved = saver.close(SECONDS)
+    assert store.closed.wait(SECONDS)
+    return saved
+
+
+def test_an_idle_partition_of_a_busy_query_keeps_its_offset(
+    store: FakeStore, saver: OffsetSaver, clock: SimulatedTime
+) -> None:
+    """It is saved again in time, although others are due again and again."""
+    idle = Partition("raw-logs", 1)
+    offered(saver, {PARTITION: 1, idle: 5})
+    offered(saver, {PARTITION: 2, idle: 5})
+    clock.pass_by(listener.RENEW_SECONDS)
+    offered(saver, {PARTITION: 3, idle: 5})
+
+    assert ended(saver, store)
+    assert [(idle, 5)] * 2 == [each for each in store.asked if each[0] == idle]
+
+
+class TestADeletedTopic:
+    """The store refuses the offsets of its partitions from then on."""
+
+    GONE = Partition("gone", 0)
+
+    def test_is_not_renewed_once_the_query_names_it_no_longer(
+        self, store: FakeStore, saver: OffsetSaver, clock: SimulatedTime
+    ) -> None:
+        """What another query named stays."""
+        other = Partition("other", 0)
+        offered(saver, {PARTITION: 1, self.GONE: 5})
+        offered(saver, {other: 7}, "another query")
+        offered(saver, {PARTITION: 1})
+        clock.pass_by(listener.RENEW_SECONDS)
+        offered(saver, {PARTITION: 2})
+
+        assert ended(saver, store)
+        assert [(PARTITION, 1), (self.GONE, 5), (other, 7), (PARTITION, 2), (other, 7)] == store.asked
+
+    def test_is_not_due_once_the_query_names_it_no_longer(self, store: FakeStore, saver: OffsetSaver) -> None:
+        """The end does not wait for its last offsets, which cannot be saved any more."""
+        store.refused.add(self.GONE)
+        saver.offer({PARTITION: 1, self.GONE: 5})
+        offered(saver, {PARTITION: 2})
+
+        assert ended(saver, store)
+
+    def test_is_tried_once_for_each_renewal_as_long_as_the_query_names_it(
+        self, store: FakeStore, saver: OffsetSaver, clock: SimulatedTime, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """The query may have ended with it, so the end does not wait for it either."""
+        offered(saver, {PARTITION: 1, self.GONE: 5})
+        store.refused.add(self.GONE)
+        clock.pass_by(listener.RENEW_SECONDS)
+        offered(saver, {PARTITION: 2, self.GONE: 5})
+        clock.pass_by(listener.SAY_AGAIN_SECONDS)
+        offered(saver, {PARTITION: 3, self.GONE: 5})
+
+        assert ended(saver, store)
+        assert 1 == sum("not being saved" in each.getMessage() for each in caplog.records)
+
+
 def event(name: str, progress: str = "", run: object = None) -> Any:
     """Make an event of a query."""
-    return SimpleNamespace(name=name, runId=run or uuid4(), progress=SimpleNamespace(name=name, json=progress))
+    told = SimpleNamespace(name=name, id=uuid4(), json=progress)
+    return SimpleNamespace(name=name, runId=run or uuid4(), progress=told)
 
 
 @pytest.fixture
