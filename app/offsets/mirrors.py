@@ -7,6 +7,7 @@ what a killed task did not write, and corrects a mirror that is ahead because an
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -108,8 +109,7 @@ class Mirror:
             else:
                 self._pause(backoff)
                 backoff = min(backoff * 2, LAST_BACKOFF)
-        if self._store is not None:
-            self._store.close()
+        self._close_store()
 
     def _next(self) -> Offsets:
         """Wait for offsets and take them; none means the end."""
@@ -132,9 +132,16 @@ class Mirror:
             with self._news:
                 self._waiting = {**left, **self._waiting}
             self._failed(error)
+            self._close_store()  # the next try opens it again, with the password of that time
             return False
         self._succeeded()
         return True
+
+    def _close_store(self) -> None:
+        store, self._store = self._store, None
+        if store is not None:
+            with contextlib.suppress(Exception):  # it may have failed for good
+                store.close()
 
     def _failed(self, error: Exception) -> None:
         now, first = self._clock(), self._failing_since is None

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 import pytest
 import structlog
 
-from app.errors import Transient, Unreachable
+from app.errors import NotAllowed, Transient, Unreachable
 from app.events import MIRROR_CAUGHT_UP, MIRROR_FAILING
 from app.model import CommittedOffset, Partition
 from app.offsets import mirrors
@@ -173,6 +173,31 @@ def test_whatever_a_store_raises_the_mirror_goes_on(server: FailingStore, mirror
     server.error = None
 
     until(lambda: server.holds(A) == 5)
+
+
+class OldPassword(FailingStore):
+    """A store whose password the server does not accept any more; its client fails to close, too."""
+
+    def save(self, partition: Partition, offset: int, metadata: str) -> None:
+        raise NotAllowed("denied access", "check the password")
+
+    def close(self) -> None:
+        super().close()
+        raise OSError("already closed")
+
+
+def test_a_rotated_password_is_read_again(server: FailingStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store reads its secrets when it is opened, so one that fails is closed and opened again."""
+    monkeypatch.setattr(mirrors, "FIRST_BACKOFF", 0.01)
+    old = OldPassword()
+    stores = iter([old, server])
+    made = Mirrors([Mirror("fake", lambda: next(stores), write_forward)])
+
+    made.put(A, 5, "")
+    until(lambda: server.holds(A) == 5 or made.failures > 1)
+    made.close()
+
+    assert (5, 1, True) == (server.holds(A), made.failures, old.closed)
 
 
 def test_a_store_that_cannot_be_opened_harms_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
