@@ -160,7 +160,8 @@ class HBaseOffsets:
                 return
             self._next_history[topic] = time.monotonic() + HISTORY_SECONDS
         now = time.time()
-        youngest = next(self._scan(table, topic, 1, ":"), None)
+        # Rows later than a minute from now are of a clock that was ahead. They must not stop the history until then.
+        youngest = next(self._scan(table, topic, 1, _moment(int((now + HISTORY_SECONDS) * 1000))), None)
         if youngest and int(youngest[0].rpartition(":")[2]) > (now - HISTORY_SECONDS) * 1000:
             return
         # What another job kept last may have partitions that we have not saved yet, and only two rows are read.

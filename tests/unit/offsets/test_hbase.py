@@ -1,8 +1,9 @@
-"""The table of the store in HBase, which several processes may create at once."""
+"""The store in HBase: its table, which several processes may create at once, and its history."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import happybase
@@ -12,8 +13,9 @@ from Hbase_thrift import IOError as HBaseError
 
 from app.errors import Unreachable
 from app.model import Partition
+from app.offsets import hbase
 from app.offsets.contract import StoreContext
-from app.offsets.hbase import HBaseOffsets
+from app.offsets.hbase import HISTORY_SECONDS, HBaseOffsets
 
 FASTER = b"org.apache.hadoop.hbase.TableExistsException: org.apache.hadoop.hbase.TableExistsException: winnow_offsets"
 
@@ -77,3 +79,54 @@ def test_its_connections_are_closed(store: Any) -> None:
     used.close()
 
     assert before == Tables.open
+
+
+class Rows:
+    """A connection to a table with rows."""
+
+    name = b"winnow_offsets"
+
+    def __init__(self) -> None:
+        self.rows: dict[str, dict[bytes, bytes]] = {}
+        self.connection = self.client = self
+
+    def tables(self) -> list[bytes]:
+        return [self.name]
+
+    def table(self, _name: str) -> Rows:
+        return self
+
+    def row(self, key: str) -> dict[bytes, bytes]:
+        return dict(self.rows.get(key, {}))
+
+    def put(self, key: str, cells: dict[bytes, bytes]) -> None:
+        self.rows.setdefault(key, {}).update(cells)
+
+    def checkAndPut(self, _name: bytes, key: bytes, _column: bytes, _value: bytes, change: Any, _: object) -> bool:  # noqa: N802  # HBase's name
+        self.put(key.decode(), {change.column: change.value})
+        return True
+
+    def scan(self, *, row_start: str, row_stop: str, limit: int, **_: object) -> list[tuple[bytes, object]]:
+        found = sorted((key for key in self.rows if row_stop < key <= row_start), reverse=True)
+        return [(key.encode(), self.rows[key]) for key in found[:limit]]
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("ahead", "kept"),
+    [(-HISTORY_SECONDS, [2, 1]), (-1.0, [1]), (1.0, [1]), (86_400.0, [1, 2])],
+    ids=["a minute ago", "a moment ago", "a moment ahead", "a day ahead"],
+)
+def test_a_row_of_the_history_a_minute(ahead: float, kept: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process has kept one; clocks differ a little. One that was far ahead for once stops nothing."""
+    table, partition, now = Rows(), Partition("raw", 0), 1_800_000_000.0
+    monkeypatch.setattr(happybase, "Connection", lambda *_, **__: table)
+
+    for offset, time in enumerate((now + ahead, now), 1):
+        monkeypatch.setattr(hbase, "time", SimpleNamespace(time=lambda time=time: time, monotonic=lambda: 0.0))
+        HBaseOffsets(StoreContext("g", {}), host="here").save(partition, offset, "")
+
+    history = HBaseOffsets(StoreContext("g", {}), host="here").history("raw", 10)
+    assert kept == [each.offsets[0] for each in history]
