@@ -104,7 +104,8 @@ class Counts:
 
 
 def _merged(left: Mapping[str, int], right: Mapping[str, int], combine: Callable[[int, int], int]) -> Mapping[str, int]:
-    counts = {name: combine(left.get(name, 0), right.get(name, 0)) for name in {**left, **right}}
+    """Combine two counts by name; what `right` counts comes first."""
+    counts = {name: combine(left.get(name, 0), right.get(name, 0)) for name in {**right, **left}}
     return {name: count for name, count in counts.items() if count}
 
 
@@ -145,6 +146,7 @@ class OffsetMetadata:
         before = f"{VERSION} topic={self.topic_id} since={self.since} in={counts.records} out={counts.out}"
         after = f" ib={counts.bytes_in} ob={counts.bytes_out}"
         after += f" tx={counts.committed}:{counts.aborted}" if counts.committed or counts.aborted else ""
+        # Those that counted last come first, so a filter that was removed is the first without room.
         after += f" filtered={_written_counts(counts.filtered, MAX_FILTERED)}" if counts.filtered else ""
         after += f" backlog={self.backlog}" if self.backlog else ""
         after += f" read={self.read.after}@{self.read.epoch}" if self.read else ""
@@ -153,7 +155,8 @@ class OffsetMetadata:
         after += " tripped=1" if self.tripped else ""
         after += "" if self.cut is None else f" cut={self.cut}"
         after += f" blocked={quote(self.blocked, safe=_READABLE)[:MAX_REASON]}" if self.blocked else ""
-        return f"{before} dead={_written_counts(counts.dead, MAX_BYTES - len(before) - len(after))}{after}"
+        room = MAX_BYTES - len(before) - len(after)
+        return f"{before} dead={_written_counts(_largest_first(counts.dead), room)}{after}"
 
     @classmethod
     @lru_cache(maxsize=2_048)
@@ -261,10 +264,13 @@ def _owner(by: str, sink: str, generation: str) -> Owner:
     return Owner(_number(started), unquote(host), unquote(sink), _number(generation))
 
 
+def _largest_first(counts: Mapping[str, int]) -> Mapping[str, int]:
+    return dict(sorted(counts.items(), key=lambda item: -item[1]))
+
+
 def _written_counts(counts: Mapping[str, int], room: int) -> str:
-    """Write the counts by reason or filter, the largest first; those without room become `other`."""
-    frequent = sorted((item for item in counts.items() if item[1]), key=lambda item: -item[1])
-    written = [f"{_code(reason)}:{count}" for reason, count in frequent]
+    """Write the counts by reason or filter, in their order; those without room become `other`."""
+    written = [f"{_code(reason)}:{count}" for reason, count in counts.items() if count]
     rest = 0
     while len(",".join(written)) + 30 > room and written:
         rest += int(written.pop().rpartition(":")[2])

@@ -92,6 +92,21 @@ def test_any_number_of_reasons_fits(dead: dict[str, int]) -> None:
     assert set(found) <= {*dead, OTHER}
 
 
+def test_all_filters_that_count_keep_their_names() -> None:
+    """However many were removed before, and however much those had counted: only removed ones become `other`."""
+    metadata = OffsetMetadata("id")
+    years = [  # the most rules with the longest names, and other ones each year
+        {f"{'n' * 35}-{year}-{number:02d}": 10 ** (9 - year) for number in range(16)} for year in range(5)
+    ]
+    for dropped in (each for each in years for _ in range(2)):  # twice: a task also finds what it has written itself
+        counts = metadata.counts + Counts(filtered=dropped)
+        metadata = OffsetMetadata.parse(str(replace(metadata, counts=counts)))
+
+    found = metadata.counts.filtered
+    assert {name: 2 * count for name, count in years[-1].items()} == {name: found[name] for name in years[-1]}
+    assert 2 * sum(sum(each.values()) for each in years) == sum(found.values())
+
+
 @given(COUNTS, COUNTS)
 def test_added_counts_can_be_subtracted(before: Counts, more: Counts) -> None:
     """The difference of two counts is the count that was added."""
