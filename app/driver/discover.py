@@ -83,6 +83,7 @@ class Discovery:
         found = self._source_offsets(stable=stable)
         offsets = found.offsets
         self._remember(offsets)
+        self._forget_gone(found.committed.keys())
         self._ask_for_cuts(offsets)
         starts = self._starts(offsets)
         ranges: dict[Partition, OffsetRange] = {}
@@ -170,6 +171,18 @@ class Discovery:
         for partition, at in offsets.items():
             if at.committed is not None and (cut := self._cut(at)) is not None:
                 self._cuts[partition] = at.committed, cut
+
+    def _forget_gone(self, existing: Collection[Partition]) -> None:
+        """
+        Forget the partitions that are gone and that only the pattern found: their topics may come and go for ever.
+
+        One that never had an offset stays, because it would be taken for a new one if a broker just did not list it.
+        """
+        gone = {each for each in self._had_offset_in.keys() - existing if each.topic not in self._source.topics}
+        for each in gone:
+            del self._had_offset_in[each]
+        self._newcomers.forget(gone)
+        self.owners.forget(gone)
 
     def _ask_for_cuts(self, offsets: Mapping[Partition, PartitionOffsets]) -> None:
         """Ask Kafka where each truncated log was cut. Since it was last seen, it may have grown or been cut again."""

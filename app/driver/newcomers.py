@@ -62,6 +62,14 @@ class Newcomers:
             copies = self._copies.load(partitions, stable=False)
             self._left_behind |= {partition: copy.offset for partition, copy in copies.items()}
 
+    def forget(self, partitions: Collection[Partition]) -> None:
+        """Forget partitions that are gone; one that appears again is new."""
+        if self._known is not None:
+            self._known.difference_update(partitions)
+        self._new.difference_update(partitions)
+        for each in partitions:
+            self._left_behind.pop(each, None)
+
     def is_new(self, partition: Partition) -> bool:
         """Return whether a partition, if it has no offset, was created after the group began with its topic."""
         return partition in self._new

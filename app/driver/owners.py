@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import Enum, auto
 
 from app.cures import reset_group
@@ -76,6 +76,11 @@ class Owners:
         self._check_rivals({owner for partition in known if self._is_equal(owner := moved[partition])})
         self._seen |= offsets
         self._looks += 1
+
+    def forget(self, partitions: Iterable[Partition]) -> None:
+        """Forget partitions that are gone."""
+        for each in partitions:
+            self._seen.pop(each, None)
 
     def waited(self, since: float) -> None:
         """Record an answer for which we have waited since then: another run may have waited for the same."""

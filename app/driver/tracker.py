@@ -80,9 +80,16 @@ class StatusTracker(ServiceTracker):
             problem = Problem.of(error, self._now()).continuing(known.problem)
             blocked, points = self._in_state(known, PartitionState.BLOCKED), recent(known.points, self._now())
             partitions[partition] = replace(blocked, problem=problem, points=points)
+        self._forget_gone(partitions)
         self._refreshed_at = self._runtime.monotonic()
         rival, mirrors = self._rival(workload.rival), workload.mirrors
         self._publish_look(partitions, fenced=workload.fenced, rival=rival, mirrors=mirrors)
+
+    def _forget_gone(self, existing: Collection[Partition]) -> None:
+        """Keep only what belongs to partitions that are shown: topics of a pattern may come and go for ever."""
+        self._ranges = {each: found for each, found in self._ranges.items() if each in existing}
+        self._metadata = {each: found for each, found in self._metadata.items() if each in existing}
+        self._lost_until = {each: until for each, until in self._lost_until.items() if each[0] in existing}
 
     def _planned(self, status: PartitionStatus) -> PartitionStatus:
         """Return a partition that a round can process; a failed one stays failed until a round has it, or a pause."""

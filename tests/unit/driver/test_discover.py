@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from app.config import FromTimestamp
+from app.config import Config, FromTimestamp
 from app.driver.discover import BLOCKED_SECONDS, Discovery
 from app.driver.workload import Workload
 from app.errors import (
@@ -118,18 +118,63 @@ def test_an_offset_of_a_partition_that_cannot_be_read_is_remembered() -> None:
 
 def test_a_topic_that_only_a_pattern_found_may_go() -> None:
     """The configuration does not name it, so it is not missed. A named topic blocks its partitions."""
-    source = config().source
-    named, matched = (
-        config(),
-        config().model_copy(update={"source": source.model_copy(update={"topics": (), "topics_pattern": "ra."})}),
-    )
-    for settings, blocked in ((named, [A]), (matched, [])):
+    for settings, blocked in ((config(), [A]), (by_pattern(), [])):
         kafka = DriverKafka(p0=(0, 10))
         discovery = Discovery(settings, kafka.clients)
         discovery.discover()
         kafka.topic_gone = True
 
         assert blocked == list(discovery.discover().blocked)
+
+
+def by_pattern(*assignments: str) -> Config:
+    """Return a configuration that finds the topic `raw` by a pattern only."""
+    found = config(*assignments)
+    return found.model_copy(update={"source": found.source.model_copy(update={"topics": (), "topics_pattern": "ra."})})
+
+
+class TestATopicThatGoes:
+    """Kafka deletes its offset with it. Later there may be a new topic of the same name."""
+
+    def goes(self, settings: Config, committed: CommittedOffset | None) -> tuple[Discovery, DriverKafka]:
+        """Look at the topic, and look when it is gone."""
+        kafka = DriverKafka(p0=(0, 10))
+        kafka.committed = {A: committed} if committed else {}
+        discovery = Discovery(settings, kafka.clients)
+        discovery.discover()
+        kafka.topic_gone, kafka.committed = True, {}
+        discovery.discover()
+        return discovery, kafka
+
+    def comes_back(self, settings: Config, committed: CommittedOffset | None) -> Workload:
+        discovery, kafka = self.goes(settings, committed)
+        kafka.topic_gone, kafka.topic_id = False, "id-2"
+        return discovery.discover()
+
+    def test_and_was_found_by_a_pattern_is_forgotten(self) -> None:
+        """Topics may come and go for ever."""
+        discovery, _ = self.goes(by_pattern(), CommittedOffset(4, OURS))
+
+        assert not discovery._newcomers.known
+        assert not discovery._newcomers._new
+        assert not discovery._had_offset_in
+        assert not discovery.owners._seen
+
+    def test_and_was_found_by_a_pattern_is_another_one_when_it_comes_back(self) -> None:
+        """It is read from its beginning, like any topic that joins."""
+        found = self.comes_back(by_pattern("starting.offsets=latest"), CommittedOffset(4, OURS))
+
+        assert not found.blocked
+        assert 0 == found.ranges[A].start
+
+    def test_and_is_named_is_told_when_it_comes_back(self) -> None:
+        found = self.comes_back(config("starting.offsets=latest"), CommittedOffset(4, OURS))
+
+        assert isinstance(found.blocked[A], TopicRecreated)
+
+    def test_and_never_had_an_offset_is_not_new_when_it_comes_back(self) -> None:
+        """A broker may just not have listed it, so `starting.offsets` decides as before."""
+        assert 10 == self.comes_back(by_pattern("starting.offsets=latest"), None).ranges[A].start
 
 
 def test_a_start_by_time_that_cannot_be_read_is_waited_for() -> None:

@@ -649,6 +649,16 @@ def test_what_retention_took_is_counted_once(harness: TrackerHarness) -> None:
     assert [35, 43] == [look(0, 2, "new"), look(10, 2, "new")]
 
 
+def test_what_is_gone_is_forgotten(harness: TrackerHarness) -> None:
+    """Topics of a pattern may come and go for ever."""
+    begin(harness, at(A, 5), at(B, 5))
+    harness.tracker.round_ended([receipt(B, 5, 6, Counts(1, 1))], 1.0)
+    harness.tracker.discovered(workload(at(A, 5)))
+    tracker = harness.tracker
+
+    assert {A} == tracker._ranges.keys() == tracker._metadata.keys() == {each for each, _ in tracker._lost_until}
+
+
 def test_a_partition_that_somebody_took_counts_that(harness: TrackerHarness) -> None:
     """Each discovery has the partitions lost to other owners since the last one."""
     for _ in range(2):
