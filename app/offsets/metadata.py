@@ -57,6 +57,10 @@ CODES: Mapping[str, str] = MappingProxyType(
 )
 _REASONS = {code: reason for reason, code in CODES.items()}
 
+ByName = Mapping[str, int]
+Combine = Callable[[int, int], int]
+Merge = Callable[[ByName, ByName], ByName]
+
 
 @dataclass(frozen=True, slots=True)
 class Counts:
@@ -72,26 +76,26 @@ class Counts:
     filtered: Mapping[str, int] = field(default_factory=dict)
 
     def __add__(self, other: Counts) -> Counts:
-        return self._combined(other, operator.add)
+        return self._combined(other, operator.add, _added)
 
     def since(self, earlier: Counts) -> Counts:
         """Return what was counted after `earlier`; a count that went back gives 0."""
-        return self._combined(earlier, lambda now, then: max(0, now - then))
+        return self._combined(earlier, lambda now, then: max(0, now - then), _new)
 
     def is_before(self, later: Counts) -> bool:
         """Whether `later` counts more records, or more commits of the same ones."""
         return (self.records, self.committed) < (later.records, later.committed)
 
-    def _combined(self, other: Counts, combine: Callable[[int, int], int]) -> Counts:
+    def _combined(self, other: Counts, combine: Combine, merge: Merge) -> Counts:
         return Counts(
             combine(self.records, other.records),
             combine(self.out, other.out),
-            _merged(self.dead, other.dead, combine),
+            merge(self.dead, other.dead),
             combine(self.bytes_in, other.bytes_in),
             combine(self.bytes_out, other.bytes_out),
             combine(self.committed, other.committed),
             combine(self.aborted, other.aborted),
-            _merged(self.filtered, other.filtered, combine),
+            merge(self.filtered, other.filtered),
         )
 
     @property
@@ -103,10 +107,18 @@ class Counts:
         return sum(self.filtered.values())
 
 
-def _merged(left: Mapping[str, int], right: Mapping[str, int], combine: Callable[[int, int], int]) -> Mapping[str, int]:
-    """Combine two counts by name; what `right` counts comes first."""
-    counts = {name: combine(left.get(name, 0), right.get(name, 0)) for name in {**right, **left}}
+def _added(left: ByName, right: ByName) -> ByName:
+    """Add two counts by name; what `right` counts comes first."""
+    counts = {name: left.get(name, 0) + right.get(name, 0) for name in {**right, **left}}
     return {name: count for name, count in counts.items() if count}
+
+
+def _new(now: ByName, then: ByName) -> ByName:
+    """Return what was counted since then. What names that had no room have lost is in `other` now."""
+    new = {name: now.get(name, 0) - then.get(name, 0) for name in {**now, **then}}
+    if OTHER in new:
+        new[OTHER] += sum(count for name, count in new.items() if count < 0 and name != OTHER)
+    return {name: count for name, count in new.items() if count > 0}
 
 
 NOTHING = Counts()

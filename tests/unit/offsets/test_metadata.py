@@ -118,3 +118,11 @@ def test_added_counts_can_be_subtracted(before: Counts, more: Counts) -> None:
 def test_a_count_that_went_back_counts_as_zero() -> None:
     """A reset of the offset does not decrease a counter."""
     assert Counts() == Counts(1, 1, {"empty": 1}, 1, 1).since(Counts(5, 5, {"empty": 5}, 5, 5))
+
+
+def test_what_loses_its_name_is_not_counted_again() -> None:
+    """A filter without room becomes `other`: the driver does not take its old count for a new one."""
+    before = Counts(filtered={"removed": 1_000, OTHER: 5})
+
+    assert Counts(filtered={"new": 2, OTHER: 3}) == Counts(filtered={"new": 2, OTHER: 1_008}).since(before)
+    assert Counts(filtered={"new": 2}) == Counts(filtered={"new": 2, OTHER: 1_005}).since(before)
