@@ -57,7 +57,7 @@ HARMS = {
         "kept-producer",
         Setting(1, round_interval=10),
         (
-            *(Event(2.0 + 1.2 * number, What.FAULT, seconds=1.0, detail="EndTxn/request late") for number in range(8)),
+            *(Event(2.2 + 1.2 * number, What.FAULT, seconds=1.0, detail="EndTxn/request late") for number in range(8)),
             *(Event(1.5 + 0.3 * number, What.WRITE, which=number, detail="1") for number in range(35)),
         ),
         {"torn transaction", "duplicated"},
