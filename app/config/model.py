@@ -82,8 +82,7 @@ class Source(Section):
     topics_pattern: Annotated[str | None, AfterValidator(_regular_expression)] = Field(
         default=None,
         description="a regular expression for whole topic names; internal topics (`__…`) and those that Winnow creates "
-        "never match; new topics join within one `round.interval`, or within three with "
-        "`at-least-once`",
+        "never match; new topics join within one `round.interval`, or within three with `at-least-once`",
     )
     format: Literal["raw", "flume-avro", "auto"] = Field(
         default="raw",

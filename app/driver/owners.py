@@ -15,7 +15,7 @@ from app.runtime import Runtime
 
 # The first look finds old commits, and an earlier run's tasks commit until ours have fenced them.
 LOOKS_AT_LEFTOVERS = 2
-# A busy run commits within that time.
+# Within that time, another run may have committed for the first time.
 STALE_SECONDS = 1.0
 TO_WORK_BESIDE = "stop it, or wait for it with --stand-by; to take over from it, give this run a larger generation"
 

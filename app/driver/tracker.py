@@ -290,7 +290,7 @@ class StatusTracker(ServiceTracker):
         return new
 
     def _is_older(self, receipt: Receipt) -> bool:
-        """Whether a look has seen a later commit, to which the task lost the answer, or the task committed nothing."""
+        """Whether the task committed nothing, or a look has seen a later commit, whose answer the task did not get."""
         if not receipt.metadata:
             return True
         seen, told = self._metadata.get(receipt.partition), OffsetMetadata.parse(receipt.metadata)

@@ -24,6 +24,7 @@ from app.kafka.failures import (
     decisive,
     error_of,
     is_refusal,
+    making_a_client,
     of_cluster,
     section_of,
     tells_too_little,
@@ -99,10 +100,8 @@ class AdminConnection:
 
     def _connect(self) -> None:
         own: dict[str, Any] = {"error_cb": self._remember_error, "socket.connection.setup.timeout.ms": 5000}
-        try:
+        with making_a_client(self._kafka):
             self.client = AdminClient(settings.common(self._kafka) | own, logger=settings.SILENT)
-        except KafkaException as error:  # a file that was valid at the start no longer is
-            raise of_cluster(error, "making a client", self._kafka) from error
         self._last_error: KafkaError | None = None
         self._objection: Objection | None = None
 

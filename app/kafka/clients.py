@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Self
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import Producer
 
 from app.errors import NotUsable
 from app.kafka import settings
@@ -15,7 +14,7 @@ from app.kafka.acknowledged import AcknowledgedWriter
 from app.kafka.backend import Backend, best_backend
 from app.kafka.consumer import TaskConsumer
 from app.kafka.delivery import FlushedDelivery, MakeClient
-from app.kafka.failures import of_cluster
+from app.kafka.failures import making_a_client
 from app.kafka.fence import KafkaFence, interrupt
 from app.kafka.hanging import HangingTransactions
 from app.kafka.sender import Targets
@@ -70,13 +69,13 @@ class TaskClients:
         self._hanging.close()
 
     def consumer(self) -> TaskConsumer:
-        with _making_a_client(self._config.kafka):
+        with making_a_client(self._config.kafka):
             return self._backend.consumer(self._config)
 
     def offsets(self) -> OffsetStore:
         config = self._config
         context = StoreContext(config.group, config.output_kafka, self._planned, config.placeholder)
-        with _making_a_client(config.output_kafka):
+        with making_a_client(config.output_kafka):
             return registry.open_store(config.offset_store, context)
 
     def writer(self, partition: Partition, offsets: OffsetStore) -> TransactionalWriter | AcknowledgedWriter:
@@ -122,15 +121,7 @@ class TaskClients:
         """Return a function that makes a producer with these settings plus those for its delivery reports."""
 
         def make(own: dict[str, Any]) -> Producer:
-            with _making_a_client(self._config.output_kafka):
+            with making_a_client(self._config.output_kafka):
                 return self._producer(configured | own, logger=settings.SILENT)
 
         return make
-
-
-@contextlib.contextmanager
-def _making_a_client(kafka: Mapping[str, str]) -> Iterator[None]:
-    try:
-        yield
-    except KafkaException as error:
-        raise of_cluster(error, "making a client", kafka) from error

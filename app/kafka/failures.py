@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from confluent_kafka import KafkaError, KafkaException
 
@@ -193,6 +194,15 @@ def decisive(problem: KafkaError | KafkaException, connection: KafkaError | None
     """Return the more specific error: if no broker took a request, only the connection's error gives the reason."""
     error = error_of(problem)
     return connection if connection is not None and error.code() in NO_ANSWER else error
+
+
+@contextlib.contextmanager
+def making_a_client(kafka: Mapping[str, str]) -> Iterator[None]:
+    """Translate the error if no client can be made with these properties."""
+    try:
+        yield
+    except KafkaException as error:
+        raise of_cluster(error, "making a client", kafka) from error
 
 
 def of_cluster(

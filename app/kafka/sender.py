@@ -26,7 +26,7 @@ class Targets:
     dead_letters: str
     dead_letter_partition: int
     counts: tuple[int, int] = (0, 0)
-    """How many partitions both topics have."""
+    """How many partitions the sink topic and the dead-letter topic have."""
 
     @classmethod
     def of(cls, config: TaskConfig, partition: Partition) -> Targets:

@@ -34,9 +34,15 @@ def commits_of(
     lanes: int, calls: Calls, clock: FakeClock, reporter: object = None, transaction_seconds: float = 60.0
 ) -> tuple[Commits, Stopwatch]:
     stopwatch, pacing = Stopwatch(Attempt(3, 1), clock), Pacing(UNLIMITED, BUFFER_MEMORY, {}, clock)
-    reports = lambda lane: lane is reporter  # noqa: E731
     made = Commits(
-        lanes, INTERVAL, transaction_seconds, calls, clock, stopwatch=stopwatch, pacing=pacing, reports=reports
+        lanes,
+        INTERVAL,
+        transaction_seconds,
+        calls,
+        clock,
+        stopwatch=stopwatch,
+        pacing=pacing,
+        reports=lambda lane: lane is reporter,
     )
     return made, stopwatch
 
