@@ -10,14 +10,22 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import pytest
 import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+from app.status.metrics import exposition
+from app.status.snapshot import Snapshot
 
 PROGRAM, TOOL = shutil.which("prometheus"), shutil.which("promtool")
 READY_SECONDS = 60.0
+
+needs_promtool = pytest.mark.skipif(TOOL is None, reason="promtool of Debian's package prometheus is not installed")
 
 
 def promtool(*arguments: str) -> None:
@@ -25,6 +33,21 @@ def promtool(*arguments: str) -> None:
     folder = Path(__file__).parents[1]
     done = subprocess.run([TOOL or "", *arguments], cwd=folder, capture_output=True, text=True, check=False)
     assert 0 == done.returncode, done.stdout + done.stderr
+
+
+def scraped(snapshot: Snapshot, metrics: Collection[str], target: Mapping[str, str]) -> list[dict[str, str]]:
+    """Return what Prometheus stores of some metrics of a service, as the input of a test: with the target's labels."""
+    return [
+        {"series": f"{sample.name}{labels({**sample.labels, **target})}", "values": f"{sample.value}x40"}
+        for family in text_string_to_metric_families(exposition(snapshot, snapshot.at)[0].decode())
+        for sample in family.samples
+        if sample.name in metrics
+    ]
+
+
+def labels(of: Mapping[str, str]) -> str:
+    """Return labels as PromQL writes them."""
+    return f"{{{', '.join(f'{name}={json.dumps(value)}' for name, value in of.items())}}}"
 
 
 class Prometheus:

@@ -1,4 +1,4 @@
-"""The snapshot as Prometheus metrics. No label is an offset or a line."""
+"""The snapshot as Prometheus metrics. Each has the group as a label; no label is an offset or a line."""
 
 from __future__ import annotations
 
@@ -28,14 +28,12 @@ class Metric(NamedTuple, Generic[Of]):
         meaning: the description for users.
         value: its value at a time in seconds since the epoch; None if it has none now.
         field: its name in the status document; empty if it is not there.
-        of_group: whether it has the group as a label, by which dashboards of lag exporters choose.
     """
 
     name: str
     meaning: str
     value: Callable[[Of, float], float | None]
     field: str = ""
-    of_group: bool = False
 
 
 class TimesMetric(NamedTuple):
@@ -134,17 +132,9 @@ PARTITIONS: Sequence[Metric[PartitionStatus]] = (
         "kafka_consumergroup_group_lag",
         "as in kafka-consumer-groups: offsets from the committed one to the high watermark",
         lambda p, _: _group_lag(p),
-        of_group=True,
     ),
-    Metric(
-        "kafka_consumergroup_group_lag_seconds",
-        "same as `winnow_lag_seconds`",
-        lambda p, _: p.lag_seconds,
-        of_group=True,
-    ),
-    Metric(
-        "kafka_consumergroup_group_offset", "the committed offset", lambda p, _: p.committed, "committed", of_group=True
-    ),
+    Metric("kafka_consumergroup_group_lag_seconds", "same as `winnow_lag_seconds`", lambda p, _: p.lag_seconds),
+    Metric("kafka_consumergroup_group_offset", "the committed offset", lambda p, _: p.committed, "committed"),
     Metric("kafka_partition_latest_offset", "the high watermark", lambda p, _: p.high_watermark, "high_watermark"),
 )
 TASKS: Sequence[Metric[TaskTimes]] = (
@@ -184,7 +174,6 @@ SERVICE: Sequence[Metric[Snapshot]] = (
         "kafka_consumergroup_group_max_lag",
         "the largest `kafka_consumergroup_group_lag`",
         lambda s, _: max((_group_lag(p) or 0 for p in s.partitions.values()), default=0),
-        of_group=True,
     ),
 )
 
@@ -195,28 +184,27 @@ def exposition(snapshot: Snapshot, now: float) -> tuple[bytes, str]:
 
 
 def _lines(snapshot: Snapshot, now: float) -> Iterator[str]:
+    service = _labels({"group": snapshot.group})
     partitions = sorted(snapshot.partitions.items())
     # A thousand partitions have 27,000 samples, so their labels are formatted once.
-    statuses = [(_labels({"topic": at.topic, "partition": at.number}), status) for at, status in partitions]
-    group = _labels({"group": snapshot.group})
+    statuses = [(_joined(service, {"topic": at.topic, "partition": at.number}), status) for at, status in partitions]
     for metric in PARTITIONS:
-        values = ((_joined(group, at) if metric.of_group else at, metric.value(status, now)) for at, status in statuses)
-        yield from _family(metric, values)
+        yield from _family(metric, ((at, metric.value(status, now)) for at, status in statuses))
     conditions = ((at, CONDITIONS[judge(status, snapshot).condition]) for at, status in statuses)
     yield from _family(CONDITION, conditions)
     yield from _family(DEAD_LETTERS, _counts(statuses, "reason", lambda counts: counts.dead))
     yield from _family(FILTERED, _counts(statuses, "filter", lambda counts: counts.filtered))
-    endings = ((_labels({"reason": ending.value}), count) for ending, count in snapshot.endings.items())
+    endings = ((_joined(service, {"reason": ending.value}), count) for ending, count in snapshot.endings.items())
     yield from _family(ROUNDS, endings)
-    tasks = [(_labels({"task": number}), times) for number, times in sorted(snapshot.tasks.items())]
+    tasks = [(_joined(service, {"task": number}), times) for number, times in sorted(snapshot.tasks.items())]
     for of_task in TASKS:
         yield from _family(of_task, ((at, of_task.value(times, now)) for at, times in tasks))
     everything = sum(snapshot.tasks.values(), NO_TIME)
     for times_metric in TIMES:
-        yield from _histogram(times_metric, times_metric.value(everything))
+        yield from _histogram(times_metric, service, times_metric.value(everything))
     for of_service in SERVICE:
-        yield from _family(of_service, [(group if of_service.of_group else "", of_service.value(snapshot, now))])
-    yield from _family(BUILD, [(_labels(snapshot.about.build._asdict()), 1)])
+        yield from _family(of_service, [(service, of_service.value(snapshot, now))])
+    yield from _family(BUILD, [(_joined(service, snapshot.about.build._asdict()), 1)])
 
 
 def _counts(
@@ -224,16 +212,16 @@ def _counts(
 ) -> Iterator[tuple[str, int]]:
     for labels, status in statuses:
         for name, count in of(status.counts).items():
-            yield _joined(labels, _labels({label: name})), count
+            yield _joined(labels, {label: name}), count
 
 
-def _histogram(metric: TimesMetric, found: Histogram) -> Iterator[str]:
+def _histogram(metric: TimesMetric, labels: str, found: Histogram) -> Iterator[str]:
     counts = (*found.counts, *(0,) * (len(BOUNDS) + 1 - len(found.counts)))
     buckets = [*accumulate(map(float, counts))]
     yield _heading(metric, "histogram")
     for bound, count in zip((*BOUNDS, "+Inf"), buckets, strict=True):
-        yield f"{metric.name}_bucket{_labels({'le': bound})} {count}\n"
-    yield f"{metric.name}_count {buckets[-1]}\n{metric.name}_sum {found.seconds}\n"
+        yield f"{metric.name}_bucket{_joined(labels, {'le': bound})} {count}\n"
+    yield f"{metric.name}_count{labels} {buckets[-1]}\n{metric.name}_sum{labels} {found.seconds}\n"
 
 
 def _family(metric: Metric[Of] | Labelled, samples: Iterable[tuple[str, float | None]]) -> Iterator[str]:
@@ -253,8 +241,8 @@ def _labels(labels: Mapping[str, object]) -> str:
     return f"{{{quoted}}}"
 
 
-def _joined(labels: str, more: str) -> str:
-    return f"{labels[:-1]},{more[1:]}"
+def _joined(labels: str, more: Mapping[str, object]) -> str:
+    return f"{labels[:-1]},{_labels(more)[1:]}"
 
 
 def _escaped(value: str) -> str:

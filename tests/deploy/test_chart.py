@@ -6,7 +6,7 @@ import json
 import shlex
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,8 @@ import yaml
 from app import __version__
 from tests.deploy.chart import ALERTS, CHART, PLAIN, plain, render
 from tests.deploy.conftest import CUSTOM, VERSIONS, Document, by_name, documents_in
-from tests.prometheus import TOOL, promtool
+from tests.prometheus import labels, needs_promtool, promtool, scraped
+from tests.unit.status.snapshots import SNAPSHOT
 
 SCORE = shutil.which("kube-score")
 KUBE_SCORE_IGNORES = [
@@ -180,36 +181,68 @@ def test_the_alerts_have_one_source() -> None:
     assert rule["spec"] == source
 
 
-@pytest.mark.skipif(TOOL is None, reason="promtool of Debian's package prometheus is not installed")
-def test_no_other_service_hides_one_that_is_gone_or_fails_again_and_again(tmp_path: Path) -> None:
-    """Its alerts are about its own group, whatever its name, and each of its starts may be in another pod."""
-    group = 'my "own": #1'
-    rule = objects({"prometheusRule": {"enabled": True}, "config": {"group.id": group}})["PrometheusRule/winnow"]
-    (tmp_path / "rules.yaml").write_text(yaml.safe_dump(rule["spec"]))
-    of = {name: f"{{group={json.dumps(group)}, instance={json.dumps(name)}}}" for name in "abcd"}
-    starts = [
-        {
-            "series": f"winnow_start_timestamp_seconds{of[name]}",
-            "values": f"{'_x' + str(2 * number) if number else ''} {60 * number}x1 stale",
-        }
-        for number, name in enumerate(of)
-    ]
-    alive = {"series": 'winnow_alive_timestamp_seconds{group="other", instance="a"}', "values": "0+30x40"}
-    firing = 'count by (alertname, group) (ALERTS{alertstate="firing"})'
-    fired = [
-        {"labels": f"{{alertname={json.dumps(alert)}, group={json.dumps(group)}}}", "value": 1}
-        for alert in ("WinnowNoHeartbeat", "WinnowRestarts")
-    ]
-    test = {
-        "interval": "30s",
-        "input_series": [*starts, alive],
-        "promql_expr_test": [{"expr": firing, "eval_time": "6m", "exp_samples": fired}],
+def fires(folder: Path, values: dict[str, Any], series: list[dict[str, str]], *alerts: dict[str, str]) -> None:
+    """Check that exactly these alerts of the chart with these values fire after six minutes."""
+    rule = objects({"prometheusRule": {"enabled": True}} | values)["PrometheusRule/winnow"]
+    (folder / "rules.yaml").write_text(yaml.safe_dump(rule["spec"]))
+    expected = {
+        "expr": 'count by (alertname, group, namespace) (ALERTS{alertstate="firing"})',
+        "eval_time": "6m",
+        "exp_samples": [{"labels": labels(each), "value": 1} for each in alerts],
     }
-    (tmp_path / "test.yaml").write_text(
+    test = {"interval": "30s", "input_series": series, "promql_expr_test": [expected]}
+    (folder / "test.yaml").write_text(
         yaml.safe_dump({"rule_files": ["rules.yaml"], "evaluation_interval": "30s", "tests": [test]})
     )
+    promtool("test", "rules", str(folder / "test.yaml"))
 
-    promtool("test", "rules", str(tmp_path / "test.yaml"))
+
+def heartbeat(of: Mapping[str, str], values: str = "0+30x40") -> dict[str, str]:
+    return {"series": f"winnow_alive_timestamp_seconds{labels(of)}", "values": values}
+
+
+def starts(of: Mapping[str, str], *instances: str) -> Iterator[dict[str, str]]:
+    """Yield a start in each of these pods, a minute after the other."""
+    for number, name in enumerate(instances):
+        before = f"_x{2 * number}" if number else ""
+        at = labels({**of, "instance": name})
+        yield {"series": f"winnow_start_timestamp_seconds{at}", "values": f"{before} {60 * number}x1 stale"}
+
+
+@needs_promtool
+def test_no_other_service_hides_one_that_is_gone_or_fails_again_and_again(tmp_path: Path) -> None:
+    """Its alerts are about its own group, whatever its name, and each of its starts may be in another pod."""
+    own = {"group": 'my "own": #1', "namespace": "default"}
+    others = [heartbeat(own | other) for other in ({"group": "other"}, {"namespace": "staging"})]
+    alerts = [{"alertname": name, **own} for name in ("WinnowNoHeartbeat", "WinnowRestarts")]
+
+    fires(tmp_path, {"config": {"group.id": own["group"]}}, [*starts(own, *"abcd"), *others], *alerts)
+
+
+@needs_promtool
+@pytest.mark.parametrize("target", [{}, {"namespace": "default"}])
+def test_a_service_that_lives_is_not_missed(target: dict[str, str], tmp_path: Path) -> None:
+    """What it says of itself is enough: a scrape without the PodMonitor may know no more than its address."""
+    lives = scraped(SNAPSHOT, ["winnow_alive_timestamp_seconds"], target)
+
+    fires(tmp_path, {"config": {"group.id": SNAPSHOT.group}}, lives)
+
+
+@needs_promtool
+def test_the_starts_of_two_namespaces_do_not_add_up(tmp_path: Path) -> None:
+    """Two services may have one group.id, on a Kafka cluster each."""
+    here, there = ({"group": "g", "namespace": name} for name in ("default", "staging"))
+
+    fires(tmp_path, {"config": {"group.id": "g"}}, [*starts(here, *"ab"), *starts(there, *"cd"), heartbeat(here)])
+
+
+@needs_promtool
+def test_a_suspended_service_is_not_missed(tmp_path: Path) -> None:
+    """It was asked to be away. Its driver may still hang."""
+    own = {"group": "g", "namespace": "default"}
+
+    fires(tmp_path, {"suspend": True}, [])
+    fires(tmp_path, {"suspend": True}, [heartbeat(own, "0x40")], {"alertname": "WinnowNoHeartbeat", **own})
 
 
 def test_each_upgrade_takes_over() -> None:

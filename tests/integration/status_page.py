@@ -20,9 +20,9 @@ def ask(url: str) -> tuple[int, str]:
 
 
 def metrics(url: str) -> dict[tuple[str, ...], float]:
-    """Scrape. A key is the metric's name and its label values, sorted by label."""
+    """Scrape. A key is the metric's name and its label values, sorted by label, but the group, which each has."""
     return {
-        (sample.name, *(sample.labels[label] for label in sorted(sample.labels))): sample.value
+        (sample.name, *(sample.labels[label] for label in sorted(sample.labels.keys() - {"group"}))): sample.value
         for family in text_string_to_metric_families(ask(f"{url}metrics")[1])
         for sample in family.samples
     }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from app import events
 from app.config.model import declared, duration
@@ -30,9 +29,9 @@ def _default(default: object) -> str:
 
 
 def all_metrics() -> Iterator[tuple[str, str, str]]:
-    """Yield each metric with its labels and its meaning."""
+    """Yield each metric with its labels, but the group, and its meaning."""
     for of_partition in metrics.PARTITIONS:
-        yield of_partition.name, _labels(of_partition, "topic", "partition"), of_partition.meaning
+        yield of_partition.name, "topic, partition", of_partition.meaning
     for labelled in (metrics.CONDITION, metrics.DEAD_LETTERS, metrics.FILTERED, metrics.ROUNDS):
         yield labelled.name, ", ".join(labelled.labels), labelled.meaning
     for of_task in metrics.TASKS:
@@ -40,12 +39,8 @@ def all_metrics() -> Iterator[tuple[str, str, str]]:
     for times in metrics.TIMES:
         yield times.name, "", f"{times.meaning}: a histogram"
     for of_service in metrics.SERVICE:
-        yield of_service.name, _labels(of_service), of_service.meaning
+        yield of_service.name, "", of_service.meaning
     yield metrics.BUILD.name, ", ".join(metrics.BUILD.labels), metrics.BUILD.meaning
-
-
-def _labels(metric: metrics.Metric[Any], *others: str) -> str:
-    return ", ".join(["group", *others] if metric.of_group else others)
 
 
 def all_events() -> list[events.Event]:

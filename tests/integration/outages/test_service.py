@@ -161,7 +161,7 @@ def test_a_broker_that_is_out(mortal: Broker, tmp_path: Path, long: bool) -> Non
     assert 0 == code
     assert scrape["winnow_snapshot_age_seconds",] > seconds
     for partition in range(PARTITIONS):
-        assert 2_500 <= scrape["kafka_consumergroup_group_offset", "out", str(partition), "out.raw"] <= 5_000
+        assert 2_500 <= scrape["kafka_consumergroup_group_offset", str(partition), "out.raw"] <= 5_000
     assert {n: [cleansed(i, n) for i in range(5_000)] for n in range(PARTITIONS)} == by_partition(
         read(mortal.bootstrap, "out.clean")
     )

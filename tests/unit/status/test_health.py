@@ -73,7 +73,7 @@ def test_an_outage_says_since_when_what_happens_and_what_is_safe() -> None:
     assert known["records_per_second"] is None
     assert {None} == {each["records_per_second"] for each in known["partitions"]}
     assert ["unknown", "unknown", "blocked"] == [each["condition"] for each in known["partitions"]]
-    assert 'winnow_partition_condition{topic="raw",partition="0"} 6\n' in exposition(AWAY, NOW)[0].decode()
+    assert 'winnow_partition_condition{group="idc",topic="raw",partition="0"} 6\n' in exposition(AWAY, NOW)[0].decode()
 
 
 def test_what_is_safe_depends_on_the_guarantee() -> None:

@@ -22,12 +22,13 @@ Samples = dict[tuple[str, tuple[str, ...]], float]
 
 
 def samples(snapshot: Snapshot, now: float = NOW) -> Samples:
-    text = exposition(snapshot, now)[0].decode()
-    return {
-        (sample.name, tuple(sample.labels.values())): sample.value
-        for family in plain_text(text)
-        for sample in family.samples
-    }
+    """Return each value by its metric and its labels, but the group, which each has."""
+    found: Samples = {}
+    for family in plain_text(exposition(snapshot, now)[0].decode()):
+        for sample in family.samples:
+            assert snapshot.group == sample.labels.pop("group")
+            found[sample.name, tuple(sample.labels.values())] = sample.value
+    return found
 
 
 @pytest.mark.parametrize(
@@ -50,6 +51,9 @@ def samples(snapshot: Snapshot, now: float = NOW) -> Samples:
         ("winnow_open_transaction_age_seconds", 20),
         ("winnow_partition_state", 1),
         ("winnow_partition_condition", 1),
+        ("kafka_consumergroup_group_lag", 90),
+        ("kafka_consumergroup_group_lag_seconds", 110),
+        ("kafka_consumergroup_group_offset", 900),
         ("kafka_partition_latest_offset", 990),
     ],
 )
@@ -79,19 +83,12 @@ def test_a_metric_of_a_partition(name: str, value: float) -> None:
         ("winnow_snapshot_age_seconds", (), 10),
         ("winnow_outage_seconds", (), 0),
         ("winnow_problems", (), 1),
-        ("kafka_consumergroup_group_lag", ("idc", "raw", "0"), 90),
-        ("kafka_consumergroup_group_lag_seconds", ("idc", "raw", "0"), 110),
-        ("kafka_consumergroup_group_offset", ("idc", "raw", "0"), 900),
-        ("kafka_consumergroup_group_max_lag", ("idc",), 90),
+        ("kafka_consumergroup_group_max_lag", (), 90),
         ("winnow_build_info", ("1.2.3", "3.11.9", "4.3.0", "2.16.0", "bulk"), 1),
     ],
 )
 def test_a_metric_of_the_service(name: str, labels: tuple[str, ...], value: float) -> None:
-    """
-    The service's metrics have a reason or a task's number as label, or none; histograms cover all tasks.
-
-    The names of lag exporters have the group, by which their dashboards choose.
-    """
+    """The service's metrics have a reason or a task's number as label, or none; histograms cover all tasks."""
     assert value == samples(SNAPSHOT)[name, labels]
 
 
@@ -107,13 +104,13 @@ def test_what_is_not_known_is_not_shown() -> None:
     """Without a committed offset, metrics that need one are absent; a wrong 0 would mislead."""
     found = samples(SNAPSHOT)
 
-    for name, *labels in (
-        ("kafka_consumergroup_group_offset", "idc"),
-        ("kafka_consumergroup_group_lag", "idc"),
-        ("winnow_last_commit_timestamp_seconds",),
+    for name in (
+        "kafka_consumergroup_group_offset",
+        "kafka_consumergroup_group_lag",
+        "winnow_last_commit_timestamp_seconds",
     ):
-        assert (name, (*labels, "raw", "0")) in found
-        assert (name, (*labels, "other", "0")) not in found
+        assert (name, ("raw", "0")) in found
+        assert (name, ("other", "0")) not in found
     assert ("winnow_lag_seconds", ("raw", "1")) not in found
     assert IDLE.committed is None
     assert BLOCKED.waiting is None
@@ -160,7 +157,7 @@ def test_before_the_first_look() -> None:
     """There are no partitions yet, but the service's own metrics exist."""
     found = samples(NOTHING_YET)
 
-    assert (0, 0) == (found["winnow_ready", ()], found["kafka_consumergroup_group_max_lag", ("idc",)])
+    assert (0, 0) == (found["winnow_ready", ()], found["kafka_consumergroup_group_max_lag", ()])
     assert ("winnow_snapshot_age_seconds", ()) not in found
 
 
@@ -168,7 +165,7 @@ def test_every_metric_is_declared() -> None:
     """Names, types and labels are as declared, and no label is an offset or a line."""
     declared = {name: set(labels.replace(",", "").split()) for name, labels, _ in all_metrics()}
     seen = {
-        re.sub("_(bucket|sum|count)$", "", sample.name): (family.type, set(sample.labels) - {"le"})
+        re.sub("_(bucket|sum|count)$", "", sample.name): (family.type, set(sample.labels) - {"group", "le"})
         for family in plain_text(exposition(SNAPSHOT, NOW)[0].decode())
         for sample in family.samples
     }
@@ -176,7 +173,7 @@ def test_every_metric_is_declared() -> None:
     assert declared == {name: labels for name, (_, labels) in seen.items()}
     of_build = declared.pop("winnow_build_info")
     assert set(Build._fields) == of_build
-    assert {"group", "topic", "partition", "reason", "task", "filter"} >= set().union(*declared.values())
+    assert {"topic", "partition", "reason", "task", "filter"} >= set().union(*declared.values())
     for name, (kind, _) in seen.items():
         usual = "counter" if name.endswith("_total") else "gauge"
         assert ("histogram" if name in {each.name for each in TIMES} else usual) == kind
@@ -194,18 +191,19 @@ class Read(Collector):
 
 def test_the_text_is_that_of_the_library() -> None:
     """The library reads it and writes the same: names, types, meanings, labels and values, large and small."""
-    odd, reason = Partition('a"b\\c\nd', 0), 'say "no"'
+    odd, group, reason = Partition('a"b\\c\nd', 0), "g{,}", 'say "no"'
     status = replace(FLOWING, partition=odd, counts=Counts(10**18, 2, {reason: 3}), moved=1.7e9 + 0.123456)
-    ours = Read(exposition(replace(SNAPSHOT, partitions={**SNAPSHOT.partitions, odd: status}), NOW)[0].decode())
+    partitions = {**SNAPSHOT.partitions, odd: status}
+    ours = Read(exposition(replace(SNAPSHOT, group=group, partitions=partitions), NOW)[0].decode())
     registry = CollectorRegistry()
     registry.register(ours)
 
     assert ours.families == list(plain_text(generate_latest(registry).decode()))
     found = {(s.name, *s.labels.values()): s.value for family in ours.families for s in family.samples}
     assert (10**18, 3, 1.7e9 + 0.123456) == (
-        found["winnow_records_in_total", odd.topic, "0"],
-        found["winnow_dead_letters_total", odd.topic, "0", reason],
-        found["winnow_last_commit_timestamp_seconds", odd.topic, "0"],
+        found["winnow_records_in_total", group, odd.topic, "0"],
+        found["winnow_dead_letters_total", group, odd.topic, "0", reason],
+        found["winnow_last_commit_timestamp_seconds", group, odd.topic, "0"],
     )
 
 

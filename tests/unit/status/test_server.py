@@ -127,7 +127,7 @@ def test_a_scrape_is_what_prometheus_reads(page: Page) -> None:
     status, headers, body = page.ask("/metrics", Accept="application/openmetrics-text;version=1.0.0;q=0.5,*/*;q=0.1")
 
     assert (HTTPStatus.OK, "text/plain; version=0.0.4; charset=utf-8") == (status, headers["Content-Type"])
-    assert 'winnow_records_in_total{topic="raw",partition="0"} 100\n' in body
+    assert 'winnow_records_in_total{group="idc",topic="raw",partition="0"} 100\n' in body
 
 
 def test_a_scrape_during_an_outage(page: Page) -> None:
@@ -137,7 +137,7 @@ def test_a_scrape_during_an_outage(page: Page) -> None:
     )
     page.now = NOW + 590
 
-    assert "\nwinnow_snapshot_age_seconds 600.0\n" in page.ask("/metrics")[2]
+    assert '\nwinnow_snapshot_age_seconds{group="idc"} 600.0\n' in page.ask("/metrics")[2]
     assert 600.0 == json.loads(page.ask("/api/status")[2])["age"]
     assert (503, "Kafka is not responding while asking: x\n") == page.ask("/readyz")[::2]
     assert (200, "alive\n") == page.ask("/healthz")[::2]
