@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +16,16 @@ from app.status.condition import Condition
 from app.status.metrics import CONDITIONS, STATES
 from app.status.snapshot import PartitionState
 from tests.deploy.conftest import ROOT
-from tests.prometheus import TOOL, promtool
+from tests.prometheus import needs_promtool, promtool, scraped
 from tests.support.docs import anchors
 from tests.support.reference import all_metrics
+from tests.unit.status.snapshots import SNAPSHOT
 
 RULES: list[dict[str, Any]] = yaml.safe_load((ROOT / "docker/alerts.yaml").read_text())["groups"][0]["rules"]
 DASHBOARD: dict[str, Any] = json.loads((ROOT / "docker/dashboard.json").read_text())
 METRICS = {name: set(labels.replace(",", "").split()) for name, labels, _ in all_metrics()}
-TARGET_LABELS = {"job", "instance", "group", "le"}
-"""The labels and suffixes that Prometheus adds to series and histograms."""
+COMMON_LABELS = {"group", "job", "instance", "namespace", "le"}
+"""The label of each metric, and those that Prometheus adds to series and histograms."""
 
 
 def names(text: str) -> set[str]:
@@ -51,7 +53,7 @@ def test_every_metric_that_is_asked_for_exists(expression: str) -> None:
     labels = {label for each in grouped for label in each.split(", ")} | set(chosen)
 
     assert asked <= METRICS.keys()
-    assert labels <= TARGET_LABELS.union(*(METRICS[name] for name in asked))
+    assert labels <= COMMON_LABELS.union(*(METRICS[name] for name in asked))
     if "_total" in expression and "in_total -" not in expression:
         assert re.search(r"(?:rate|increase)\(", expression)
 
@@ -109,7 +111,22 @@ def test_the_dashboard_has_a_word_for_each_condition() -> None:
         assert {code: name.value for name, code in CONDITIONS.items()} == words
 
 
-@pytest.mark.skipif(TOOL is None, reason="promtool of Debian's package prometheus is not installed")
+def shows(folder: Path, series: list[dict[str, str]], panels: Mapping[str, float]) -> None:
+    """Check what these panels show of the series in total."""
+    expected = [
+        {
+            "expr": f"sum({re.sub('[$](job|topic)', '.+', panel)})",
+            "eval_time": "0s",
+            "exp_samples": [{"labels": "{}", "value": value}],
+        }
+        for panel, value in panels.items()
+    ]
+    test = {"interval": "1m", "input_series": series, "promql_expr_test": expected}
+    (folder / "test.yaml").write_text(yaml.safe_dump({"tests": [test]}))
+    promtool("test", "rules", str(folder / "test.yaml"))
+
+
+@needs_promtool
 def test_what_two_services_say_of_a_partition_counts_once(tmp_path: Path) -> None:
     """In a take-over, or with one that stands by, both see the same lag; only the one that works judges it."""
     seen = {  # by the one that works, and by the one that stands by
@@ -125,22 +142,30 @@ def test_what_two_services_say_of_a_partition_counts_once(tmp_path: Path) -> Non
         for at, value in zip(of, values, strict=True):
             series.append({"series": f'{name}{{{at}, topic="raw", partition="0"}}', "values": str(value)})
     asked = [each for each in of_panels() if names(each) & seen.keys() and "label_values" not in each]
-    expected = [
-        {
-            "expr": f"sum({re.sub('[$](job|topic)', '.+', each)})",
-            "eval_time": "0s",
-            "exp_samples": [{"labels": "{}", "value": values[0]} for name, values in seen.items() if name in each],
-        }
-        for each in asked
-    ]
-    test = {"interval": "1m", "input_series": series, "promql_expr_test": expected}
-    (tmp_path / "test.yaml").write_text(yaml.safe_dump({"tests": [test]}))
 
-    promtool("test", "rules", str(tmp_path / "test.yaml"))
+    shows(tmp_path, series, {each: values[0] for each in asked for name, values in seen.items() if name in each})
     assert len(seen) < len(asked)
 
 
-@pytest.mark.skipif(TOOL is None, reason="promtool of Debian's package prometheus is not installed")
+@needs_promtool
+@pytest.mark.parametrize(("group", "namespace"), [("other", "default"), ("idc", "staging")])
+def test_two_services_of_one_topic_are_two(group: str, namespace: str, tmp_path: Path) -> None:
+    """One job may scrape two groups, which their own label tells apart, or one group in two namespaces."""
+    panels = {each: name for each in of_panels() if "topic, partition)" in each for name in names(each)}
+    series = [
+        *scraped(SNAPSHOT, panels.values(), {"job": "pods", "namespace": "default"}),
+        *scraped(replace(SNAPSHOT, group=group), panels.values(), {"job": "pods", "namespace": namespace}),
+    ]
+    total = {
+        name: sum(float(each["values"].removesuffix("x40")) for each in series if each["series"].startswith(name + "{"))
+        for name in panels.values()
+    }
+
+    shows(tmp_path, series, {each: total[name] for each, name in panels.items()})
+    assert all(total.values())
+
+
+@needs_promtool
 @pytest.mark.parametrize("arguments", ["check rules docker/alerts.yaml", "test rules tests/deploy/alerts_test.yaml"])
 def test_the_rules_are_right(arguments: str) -> None:
     """Each rule fires when it should, once per partition, with the expected text, and not otherwise."""
