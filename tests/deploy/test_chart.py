@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import shutil
 import subprocess
@@ -17,9 +18,10 @@ import pytest
 import yaml
 
 from app import __version__
-from tests.deploy.chart import ALERTS, CHART, PLAIN, plain, render
+from tests.deploy.chart import ALERTS, CHART, PLAIN, ROOT, plain, render
 from tests.deploy.conftest import CUSTOM, VERSIONS, Document, by_name, documents_in
 from tests.prometheus import labels, needs_promtool, promtool, scraped
+from tests.support.docs import fenced
 from tests.unit.status.snapshots import SNAPSHOT
 
 SCORE = shutil.which("kube-score")
@@ -269,6 +271,21 @@ def test_each_generation_has_its_own_configuration(shape: str) -> None:
         executor = yaml.safe_load(found["ConfigMap/winnow-7-spark"]["data"]["executor.yaml"])
     assert maps_of(driver) == maps
     assert maps_of(executor) == set()
+
+
+@pytest.mark.parametrize("shape", PLAIN)
+def test_the_configuration_of_0_2_0_is_kept_until_its_executors_have_ended(shape: str) -> None:
+    """They mount what this chart has under another name, so Helm deletes it: `keep` has to be on the object in the cluster."""
+    section = (ROOT / "docs/upgrading.md").read_text().partition("\n## From 0.2.0\n")[2].partition("\n## ")[0]
+    (keep,) = fenced(section, "sh")
+    selector, resource_policy = re.findall(r"(\S+)=(\S+)", keep)
+    deleted = re.findall(r"`kubectl delete configmap --ignore-not-found (.+)`", section)
+    found = [each["metadata"] for name, each in objects({"shape": shape}).items() if name.startswith("ConfigMap/")]
+
+    assert resource_policy == ("helm.sh/resource-policy", "keep")
+    assert all(each["labels"].items() >= {selector} for each in found), "the labels are those of 0.2.0"
+    assert deleted == ["winnow winnow-spark"]
+    assert {each["name"] for each in found}.isdisjoint(deleted[0].split()), "the new version needs its own"
 
 
 def maps_of(pod: Document) -> set[str]:
