@@ -18,7 +18,6 @@ from app.cures import (
     KafkaTools,
     audit,
     migrate_offsets,
-    unblock,
 )
 from app.driver.diagnostics import Severity
 from app.errors import Leaderless, PartitionError, WinnowError
@@ -69,8 +68,9 @@ def of_partitions(found: Iterable[PartitionLag], kafka: KafkaTools) -> Iterator[
         elif at.trouble is not None:
             yield Symptom.of(Severity.WRONG, at.trouble)
         elif at.problem and at.offset is not None:
+            # out.of.range says where a service goes on: it is not `error`, which would be its trouble.
             is_lost = at.offset < at.watermarks.log_start
-            cure = f"{LOOK_AGAIN}; {_keep_longer(at, None, kafka)}" if is_lost else unblock(at.partition)
+            cure = f"{LOOK_AGAIN}; {_keep_longer(at, None, kafka)}" if is_lost else LOOK_AGAIN
             yield Symptom(Severity.WRONG, at.problem, _place(at.partition, at.offset), cure)
 
 

@@ -43,7 +43,7 @@ def said(found: Iterable[Symptom]) -> list[tuple[str, str, str]]:
         ),
         (lag(1, trouble=OutOfRange(A, "gone", 1, "reset it")), "raw-0@1", "gone", "reset it"),
         (lag(1), "raw-0@1", "1 offsets were deleted before they were read", "keep records for longer: kafka-configs"),
-        (lag(12), "raw-0@12", "the partition ends at 9, below the committed offset", "set out.of.range to nearest"),
+        (lag(12), "raw-0@12", "the partition ends at 9, below the committed offset", "look again: winnow lag"),
     ],
 )
 def test_a_partition_that_does_not_flow(at: PartitionLag, where: str, what: str, cure: str) -> None:
