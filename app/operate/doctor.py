@@ -126,6 +126,8 @@ class Doctor:
         """The offsets at the first look; None if there was none."""
         self._perhaps_open = self._config.delivery_guarantee is Guarantee.EXACTLY_ONCE
         """Whether a transaction of the group may be open."""
+        self._service = ""
+        """Where it is, and its phase; empty if its page has not answered."""
         self._facts: dict[str, Any] = {}
 
     @property
@@ -210,6 +212,7 @@ class Doctor:
             return error.cause  # the service may run on another machine
         self._facts["status"] = document
         say(symptoms.of_status(document, self._tools))
+        self._service = f"the service at {url} is {document['phase']}"
         return f"the service is {document['phase']}"
 
     def _transactions(self, say: Say) -> str:
@@ -225,7 +228,7 @@ class Doctor:
         if pause is not None:
             say([Symptom(Severity.WARNS, str(pause), GROUP, f"to resume, run {RESUME}")])
         elif not is_local(self._clients.offsets):
-            say(symptoms.of_flow(before, offsets_of(self._config, self._clients), self._seconds))
+            say(symptoms.of_flow(before, offsets_of(self._config, self._clients), self._seconds, self._service))
         now, ours = self._outputs(), self._perhaps_open
         say(symptoms.of_readers(outputs, now, self._seconds, self._output_tools, perhaps_ours=ours))
         return f"watched for {self._seconds:g} s"

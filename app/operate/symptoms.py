@@ -96,16 +96,21 @@ def _keep_longer(at: PartitionLag, milliseconds: int | None, kafka: KafkaTools) 
     return f"keep records for longer: {kafka.configure(at.partition.topic, f'retention.ms={longer}')}"
 
 
-def of_flow(before: Collection[PartitionLag], now: Collection[PartitionLag], seconds: float) -> Iterator[Symptom]:
+def of_flow(
+    before: Collection[PartitionLag], now: Collection[PartitionLag], seconds: float, service: str = ""
+) -> Iterator[Symptom]:
     """
     Yield what does not flow, by two looks this many seconds apart.
 
     An idle service commits one offset of each task every second. A partition with a problem has its own symptom.
+
+    Args:
+        service: what is known of the service that has answered; empty if none has.
     """
     earlier = {each.partition: each for each in before}
     waiting = [each for each in now if each.lag and not each.problem]
     if all(each.committed == earlier.get(each.partition, each).committed for each in now):
-        yield from _of_silence(waiting, seconds, blocked=any(each.problem for each in now))
+        yield from _of_silence(waiting, seconds, service, blocked=any(each.problem for each in now))
         return
     for each in waiting:
         was = earlier.get(each.partition)
@@ -114,13 +119,14 @@ def of_flow(before: Collection[PartitionLag], now: Collection[PartitionLag], sec
             yield Symptom(Severity.WARNS, what, _place(each.partition, each.offset), LOOK_AGAIN)
 
 
-def _of_silence(waiting: Sequence[PartitionLag], seconds: float, *, blocked: bool) -> Iterator[Symptom]:
-    what = f"no service works: no offset was committed within {seconds:.0f} s"
+def _of_silence(waiting: Sequence[PartitionLag], seconds: float, service: str, *, blocked: bool) -> Iterator[Symptom]:
+    what = f"{service or 'no service works'}: no offset was committed within {seconds:.0f} s"
+    cure = LOOK_AGAIN if service else START
     if waiting:
         lag = sum(each.lag or 0 for each in waiting)
-        yield Symptom(Severity.WRONG, f"{what}, and {lag} wait in {len(waiting)} partitions", GROUP, START)
+        yield Symptom(Severity.WRONG, f"{what}, and {lag} wait in {len(waiting)} partitions", GROUP, cure)
     elif not blocked:
-        yield Symptom(Severity.WARNS, what, GROUP, START)
+        yield Symptom(Severity.WARNS, what, GROUP, cure)
 
 
 def of_readers(

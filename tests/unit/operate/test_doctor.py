@@ -204,6 +204,22 @@ def test_a_service_that_is_down_or_paused() -> None:
     )
 
 
+@pytest.mark.parametrize("phase", ["starting", "running"])
+def test_a_service_that_answers_is_not_to_be_started_again(phase: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It waits for executors, or its driver hangs; a second one would only be in its way."""
+    patient = Patient()
+    patient.url = HERE
+    patient.kafka.committed[RAW] = CommittedOffset(END - 2)
+    patient.works = lambda: None
+    monkeypatch.setattr(served, "status", lambda *_: {"phase": phase, "now": 1.0})
+
+    report = patient.examine()
+
+    silent = f"the service at {HERE} is {phase}: no offset was committed within 3 s, and 2 wait in 1 partitions"
+    assert (1, [("wrong", "the group", silent)]) == (report.code, found(report))
+    assert report.findings[0].cure.startswith("look again: winnow lag ")
+
+
 def test_retention_is_near() -> None:
     """The age of the first unread record is compared with the topic's retention."""
     patient = Patient()
