@@ -126,10 +126,10 @@ def ranges(
             if wanted.begin < wanted.end or nowhere:
                 left_out.append(LeftOut(Why.NO_OFFSET, at.partition, wanted.length))
             continue
-        done, leaves = _done(at, wanted, asked)
+        reached = max(at.offset, later.get(at.partition, at.committed or CommittedOffset(0)).offset)
+        done, leaves = _done(at, wanted, asked, reached)
         left_out += leaves
-        known_to = max(at.offset, later.get(at.partition, at.committed or CommittedOffset(0)).offset)
-        known_to = known_to if asked.until is None else min(known_to, done.end + MARGIN)
+        known_to = reached if asked.until is None else min(reached, done.end + MARGIN)
         known = Span(max(watermarks.log_start, done.begin - MARGIN), max(done.end, known_to))
         judged[at.partition] = Range([done], [known], at.topic_id)
     return judged, left_out
@@ -148,8 +148,12 @@ def _readable(
             yield at, at.watermarks
 
 
-def _done(at: PartitionLag, wanted: Span, asked: Asked) -> tuple[Span, list[LeftOut]]:
-    """Return the part of the wanted offsets that the service has done, and what is left out."""
+def _done(at: PartitionLag, wanted: Span, asked: Asked, reached: int) -> tuple[Span, list[LeftOut]]:
+    """
+    Return the part of the wanted offsets that the service has done, and what is left out.
+
+    `reached` is the latest offset that is known of it.
+    """
     assert at.watermarks is not None  # the caller has checked
     assert at.offset is not None
     # Where the group's work began; 0 if unknown, as in foreign metadata.
@@ -161,7 +165,8 @@ def _done(at: PartitionLag, wanted: Span, asked: Asked) -> tuple[Span, list[Left
         deleted = 0
     # Records behind an open transaction of the source may be that early, too.
     last = at.watermarks.high_watermark if asked.ends.get(at.partition) is None else wanted.end
-    undone = last - max(begin, at.offset) if asked.until is not None else 0
+    # Up to now, the end is what a working service is about to do. One that has reached nothing of it may be dead.
+    undone = last - max(begin, at.offset) if asked.until is not None or reached <= begin else 0
     counts = {Why.BEFORE_GROUP: begin - wanted.begin, Why.EXPIRED: deleted, Why.NOT_DONE: undone}
     end = max(begin, min(wanted.end, at.offset))
     return Span(begin, end), [LeftOut(why, at.partition, count) for why, count in counts.items() if count > 0]

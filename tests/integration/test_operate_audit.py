@@ -11,12 +11,11 @@ from confluent_kafka import TopicPartition
 from app.cli import main
 from app.embedded.broker import Cluster
 from tests.conftest import Topics
-from tests.independent import Written, client, produce, read
+from tests.independent import Written, arrived, client, produce, read
 from tests.integration.audits import BEGAN, audit, records
 from tests.integration.in_process import Running, run
 from tests.integration.service import settings
 from tests.support.configuration import file_of
-from tests.support.waiting import until
 
 
 def summary(file: Path) -> tuple[int, str]:
@@ -107,7 +106,7 @@ def test_beside_a_running_service(broker: Cluster, topics: Topics, tmp_path: Pat
         audited = 0
         for begin in range(0, 1_500, 300):
             produce(broker.bootstrap, source, records(begin, begin + 300))
-            until(lambda: read(broker.bootstrap, sink), "lines")
+            arrived(broker.bootstrap, sink, 161)  # of each source partition, which has 80
             code, found = audit(file)
             assert (0, []) == (code, found["findings"])
             audited = max(audited, found["records"])

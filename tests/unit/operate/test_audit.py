@@ -476,6 +476,16 @@ class TestRanges:
             self.at(7_500, log_start=3_000), 3_000, first=3_000
         )
 
+    def test_a_range_up_to_now_of_which_nothing_is_done(self) -> None:
+        """The service may have died before it. Of one that works, only the end is not judged, which is not said."""
+        stands = PartitionLag(RAW, CommittedOffset(1_000), Watermarks(0, 9_000, 9_100))
+
+        assert [(Why.NOT_DONE, 4_100)] == self.judged(stands, 5_000)[1]
+        assert [(Why.NOT_DONE, 100)] == self.judged(replace(stands, committed=CommittedOffset(9_000)), None)[1]
+        assert [] == self.judged(stands, 5_000, later=5_001)[1]
+        assert [] == self.judged(replace(stands, committed=CommittedOffset(5_001)), 5_000)[1]
+        assert [] == self.judged(self.at(9_000), None)[1]
+
     def test_a_range_is_of_its_topic(self) -> None:
         """What a deleted topic of the same name has left behind is told apart by the id."""
         at = replace(self.at(7_500), topic_id="id")
