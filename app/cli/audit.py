@@ -110,7 +110,7 @@ def _view(
 def _said(records: int, counts: Mapping[str, int], why_not: Sequence[str]) -> str:
     wrong = ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in counts.items() if count)
     if not records:
-        return wrong or ("nothing was judged" if why_not else "the range holds no records")
+        return wrong or ("nothing was judged" if why_not else "there was no record to judge")
     return f"{records} records audited: {wrong or ('no fault found in these' if why_not else 'all correct')}"
 
 

@@ -200,14 +200,17 @@ def newest(
 
 def sampled(whole: Mapping[Partition, Range], percent: float) -> dict[Partition, Range]:
     """Return random windows that cover this percentage of each range; the same windows for each partition."""
-    chosen = sorted(random.sample(range(WINDOWS), math.ceil(WINDOWS * percent / 100)))
-    return {partition: _windows(each, chosen) for partition, each in whole.items()}
+    windows = WINDOWS * percent / 100
+    chosen = sorted(random.sample(range(WINDOWS), math.ceil(windows)))
+    return {partition: _windows(each, chosen, windows / len(chosen)) for partition, each in whole.items()}
 
 
-def _windows(whole: Range, chosen: Sequence[int]) -> Range:
+def _windows(whole: Range, chosen: Sequence[int], part: float) -> Range:
+    """Return this part of each chosen window, from its beginning on."""
     ((begin, end),), ((first, last),) = whole.judged, whole.known
     cuts = [begin + (end - begin) * place // WINDOWS for place in range(WINDOWS + 1)]
-    judged = [Span(cuts[each], cuts[each + 1]) for each in chosen if cuts[each] < cuts[each + 1]]
+    windows = (Span(cuts[each], cuts[each + 1]) for each in chosen)
+    judged = [Span(each.begin, each.begin + math.ceil(each.length * part)) for each in windows if each.length]
     known: list[Span] = []
     for each in judged:
         begin, end = max(first, each.begin - MARGIN), min(last, each.end + MARGIN)
