@@ -144,6 +144,10 @@ class NotFollowed(WinnowError):
         cure = "look at the service's log and at winnow doctor; with --no-wait, the command does not wait"
         return cls(f"it is noted, but after {seconds:g} s {found}", cure)
 
+    @classmethod
+    def unseen(cls, why: str) -> NotFollowed:
+        return cls(f"it is noted, but whether the service follows is unknown: {why}")
+
 
 class AccountingError(WinnowError):
     """A receipt does not balance: in ≠ out + dead letters."""

@@ -65,7 +65,8 @@ def resume(settings: Config, *, no_wait: bool, url: str) -> View:
     if known is None:
         return _view(settings, None, "it was not paused")
     if service.has_gone:
-        return _view(settings, None, "no service runs on this machine, where the last one ran")
+        silent = f"the last run was on this machine, and nothing answers at {service.url}"
+        return _view(settings, None, f"{silent}: give --status if it listens elsewhere")
     return _followed(settings, None, service.resumed(seconds))
 
 

@@ -48,7 +48,7 @@ class Follower:
         self._signs = timings.signs_of_life(config.commit_interval)
         self._slack = max(timings.start, 2 * self._signs)
         self._commits = commits
-        self._url = url
+        self.url = url
         self._runtime = runtime
         self._sleep = sleep
 
@@ -67,9 +67,9 @@ class Follower:
 
     @property
     def has_gone(self) -> bool:
-        """Whether the last run was on this machine and no page answers; of others, nothing is known."""
+        """Whether the last run was on this machine and nothing answers there; of others, nothing is known."""
         last = NOBODY if self._commits is None else self._commits.owner
-        return bool(self._url) and last.host == self._runtime.host and self._answer() is None
+        return bool(self.url) and last.host == self._runtime.host and not self._answers()
 
     def paused(self, seconds: float) -> float:
         """Wait until the service is paused, and return after how many seconds. Raises NotFollowed if it is late."""
@@ -84,8 +84,7 @@ class Follower:
                 still = now
             return now - still >= self._signs
 
-        if self._within(seconds + self._slack, stands_still) is None:
-            raise NotFollowed.within(seconds + self._slack, "the service still works")
+        self._wait(seconds, stands_still, "the service still works")
         return still
 
     def resumed(self, seconds: float) -> float:
@@ -96,9 +95,18 @@ class Follower:
                 return page["paused"] is None
             return self._moved()
 
-        took = self._within(seconds + self._slack, moves)
+        return self._wait(seconds, moves, "no service works for the group")
+
+    def _wait(self, seconds: float, has_followed: Callable[[float], bool], otherwise: str) -> float:
+        """Wait until the service has followed what is noted. Raises NotFollowed also if that cannot be seen."""
+        try:
+            took = self._within(seconds + self._slack, has_followed)
+        except (NotUsable, Unreachable) as error:
+            raise NotFollowed.unseen(str(error)) from None
+        except KeyboardInterrupt:
+            raise NotFollowed.unseen("the wait was interrupted") from None
         if took is None:
-            raise NotFollowed.within(seconds + self._slack, "no service works for the group")
+            raise NotFollowed.within(seconds + self._slack, otherwise)
         return took
 
     def _within(self, seconds: float, has_happened: Callable[[float], bool]) -> float | None:
@@ -123,10 +131,20 @@ class Follower:
         starts = page is not None and page["phase"] == Phase.STARTING and page["paused"] is None
         return None if starts else page
 
+    def _answers(self) -> bool:
+        """Whether anything answers, such as a service of another group: this one may listen elsewhere then."""
+        try:
+            served.status(self.url, self._group)
+        except Unreachable:
+            return False
+        except NotUsable:
+            pass
+        return True
+
     def _answer(self) -> dict[str, Any] | None:
         """Return what the page says; None if it cannot be reached."""
         try:
-            return served.status(self._url, self._group) if self._url else None
+            return served.status(self.url, self._group) if self.url else None
         except (NotUsable, Unreachable):
             return None
 

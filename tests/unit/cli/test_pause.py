@@ -61,6 +61,8 @@ def test_without_waiting_it_says_how_soon_a_running_service_follows(
 class Followed:
     """A service that works, follows within seconds, or has gone."""
 
+    url = "http://here:1"
+
     def __init__(self, *, works: bool = True, has_gone: bool = False) -> None:
         self.works, self.has_gone = works, has_gone
 
@@ -84,7 +86,13 @@ class Followed:
         ),
         ("pause", False, None, "a running service follows within 10 s", None),
         ("resume", True, Followed(), "the service followed after 6.8 s", 6.75),
-        ("resume", True, Followed(has_gone=True), "no service runs on this machine, where the last one ran", None),
+        (
+            "resume",
+            True,
+            Followed(has_gone=True),
+            "the last run was on this machine, and nothing answers at http://here:1: give --status if it listens elsewhere",
+            None,
+        ),
         ("resume", True, None, "a running service follows within 10 s", None),
         ("resume", False, Followed(), "it was not paused", None),
     ],

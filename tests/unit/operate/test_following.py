@@ -168,6 +168,31 @@ def test_one_that_never_resumes(monkeypatch: pytest.MonkeyPatch) -> None:
         group.service.resumed(10)
 
 
+@pytest.mark.parametrize(
+    ("trouble", "said"),
+    [
+        (Unreachable("Kafka is not responding"), "Kafka is not responding"),
+        (NotUsable("topic 'raw' does not exist"), "topic 'raw' does not exist"),
+        (KeyboardInterrupt(), "the wait was interrupted"),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("wait", [Follower.paused, Follower.resumed])
+def test_a_wait_that_fails_says_that_it_is_noted(
+    wait: Callable[[Follower, float], float], trouble: BaseException, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The service follows, though nobody sees it: who believed that it does not would let it stand."""
+    group = FollowedKafka(monkeypatch)
+
+    def away(*_: object) -> None:
+        raise trouble
+
+    monkeypatch.setattr(WatchedOffsets, "moved", away)
+
+    with pytest.raises(NotFollowed, match=f"^it is noted, but whether the service follows is unknown: {said}$"):
+        wait(group.service, 10)
+
+
 @pytest.mark.parametrize(("host", "answers", "gone"), [(HERE, False, True), (HERE, True, False), ("x", False, False)])
 def test_the_last_run_was_here_and_does_not_answer(
     host: str, answers: bool, gone: bool, monkeypatch: pytest.MonkeyPatch
@@ -177,6 +202,18 @@ def test_the_last_run_was_here_and_does_not_answer(
     group.page = (lambda _: {}) if answers else None
 
     assert gone is group.service.has_gone
+
+
+def test_what_answers_for_another_group_shows_nothing_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The service may listen at another port beside it, as in a take-over."""
+    group = FollowedKafka(monkeypatch)
+
+    def answers(*_: object) -> None:
+        raise NotUsable("the service of another group answers", "see --status")
+
+    monkeypatch.setattr(served, "status", answers)
+
+    assert not group.service.has_gone
 
 
 @pytest.mark.parametrize(("page", "visible"), [(None, False), ({}, True)], ids=["no page", "a page"])
