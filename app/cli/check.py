@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from app import config
+from app.cli.exact import exact
 from app.cli.options import clients, configuration, overrides, parser_of, read, reports_errors
 from app.cli.tables import as_json, print_json
 from app.errors import ConfigError, WinnowError
@@ -59,8 +60,9 @@ class Report:
 
     def say(self, state: str, what: str | WinnowError, *more: str) -> None:
         """Add a finding; for people, `more` are lines that say it better."""
-        self.findings.append((state, str(what)))
-        first, *rest = more or (str(what),)
+        said = exact(str(what))
+        self.findings.append((state, said))
+        first, *rest = more or (said,)
         self.lines += [f"{state:<8} {first}", *(f"{INDENT}{each}" for each in rest)]
 
     def __str__(self) -> str:

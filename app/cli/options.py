@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 import click
 
 from app import config, log
+from app.cli.exact import exact, has_read
 from app.cli.layout import View
 from app.cli.tables import as_json, show
 from app.driver.clients import Clients
@@ -76,10 +77,10 @@ def reports_errors(command: Callable[..., int]) -> Callable[..., None]:
             code = command(*args, **kwargs)
         except ConfigError as error:
             for problem in error.problems:
-                click.echo(f"configuration: {problem}", err=True)
+                click.echo(exact(f"configuration: {problem}"), err=True)
             code = error.exit_code
         except WinnowError as error:
-            click.echo(f"winnow: {error}", err=True)
+            click.echo(exact(f"winnow: {error}"), err=True)
             code = error.exit_code
         sys.exit(code)
 
@@ -114,6 +115,7 @@ def read(file: Path | None, assignments: tuple[str, ...], more_rules: Iterable[c
     """Return the configuration after checking that its plugins can be built, and configure logging."""
     rules = (PARSER_FITS, KEY_FITS, FILTERS_FIT, *STORES_FIT, *more_rules)
     loaded = config.read(file, assignments, more_rules=rules)
+    has_read(config.options(loaded))
     log.configure(loaded.config.log_level, group=loaded.config.group_id)
     return loaded
 

@@ -19,6 +19,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
+from app.cli.exact import exact, exactly
 from app.cli.layout import View, fitted, wrapped
 from app.operate.watching import Look, WatchedLag
 
@@ -53,12 +54,12 @@ class Screen(ABC):
         clock = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
         title = f"{self.name}  {self._group}"
         head = [Text(f"{title:<{max(0, width - len(clock) - 2)}}  {clock}", style="bold")]
-        head += wrapped(self._watched.trouble, width, style="red")
+        head += wrapped(exact(self._watched.trouble), width, style="red")
         if self._watched.look is None:
             return [*head, Text("reading the offsets")]
         totals, view, keys = self._found(self._watched.look, width)
         head += map(Text, totals)
-        page = fitted(view, width).within(height - len(head) - 1)
+        page = fitted(exactly(view), width).within(height - len(head) - 1)
         return [*head, *page, Text(keys, style="reverse")]
 
     @abstractmethod

@@ -21,6 +21,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from app.cli.exact import exact, exactly
 from app.cli.layout import View, fitted
 from app.errors import Unreachable
 
@@ -54,7 +55,7 @@ def show(view: View, *, as_json: bool) -> int:
         print_json(view.value)
     else:
         console = stdout()
-        for line in fitted(view, console.width).lines:
+        for line in fitted(exactly(view), console.width).lines:
             console.print(line, soft_wrap=True)  # what is longer than the terminal is wrapped by it, and never cut
     return view.code
 
@@ -66,7 +67,7 @@ def repeat(look: Callable[[], View], seconds: float, *, as_json: bool) -> int:
             try:
                 show(look(), as_json=as_json)
             except Unreachable as error:
-                click.echo(f"winnow: {error}", err=True)
+                click.echo(exact(f"winnow: {error}"), err=True)
             time.sleep(seconds)
     return 0
 

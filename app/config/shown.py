@@ -57,10 +57,11 @@ def options(loaded: Loaded) -> str:
     """
     Return the options with which a command reads the same configuration; `***` stands for a secret.
 
+    Samples are left out: they may be real records, and what is suggested goes into reports to strangers.
     Without a file and options, all of it is in the environment, and any file can stand in the command.
     """
     file = [] if loaded.file is None else ["-c", str(loaded.file.absolute())]
-    given = (each for each in values(loaded) if each.origin.startswith("--set "))
+    given = (each for each in values(loaded) if each.origin.startswith("--set ") and each.key != "parser.samples")
     settings = (word for each in given for word in ("--set", f"{each.key}={flow(each.value)}"))
     return shlex.join([*file, *settings]) or PLACEHOLDERS.options
 

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from app.config import Loaded, exposed_secrets
-from app.cures import FILE, RESUME, SHOW_SAMPLES, KafkaTools
+from app.config import Loaded, exposed_secrets, options
+from app.cures import RESUME, SHOW_SAMPLES, CommandLine, KafkaTools
 from app.driver.check import connected
 from app.driver.clients import Clients
 from app.driver.diagnostics import Severity
@@ -161,8 +161,8 @@ class Doctor:
             found.append(Symptom(Severity.UNKNOWN, error.cause, part, error.cure))
         except Exception as error:  # noqa: BLE001  # not even a bug may hide the other parts
             found.append(Symptom(Severity.UNKNOWN, _bug(error), part, "report it, with the archive of --bundle"))
-        file = str(self._loaded.file or FILE)
-        return Examined(part, note, [each._replace(cure=each.cure.replace(FILE, file)) for each in found])
+        line = CommandLine(options(self._loaded))
+        return Examined(part, note, [each._replace(cure=line.exact(each.cure)) for each in found])
 
     def _lag(self, say: Say) -> str:
         found = measure(self._config, self._clients, self._with.first_records, time.time())

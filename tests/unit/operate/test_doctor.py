@@ -285,7 +285,7 @@ def test_a_lost_line_is_found() -> None:
     report = patient.examine()
 
     assert [("wrong", "raw-0@4", "the sink has no line of this record, nor a dead letter")] == found(report)
-    assert "winnow audit -c winnow.yaml --from 1970-01-01T00:00:00.000Z" == report.findings[0].cure
+    assert re.fullmatch("winnow audit --set group.id=g .*--from 1970-01-01T00:00:00.000Z", report.findings[0].cure)
 
 
 def test_only_what_has_its_output_near_the_end_is_audited() -> None:
@@ -414,16 +414,17 @@ def test_what_the_running_service_says(monkeypatch: pytest.MonkeyPatch) -> None:
 HERE = "http://127.0.0.1:8090"
 
 
-def test_cures_name_the_configuration_file(tmp_path: Path) -> None:
+def test_cures_name_the_configuration(tmp_path: Path) -> None:
     """They can be copied."""
-    file = tmp_path / "mine.yaml"
-    file.write_text(json.dumps({}))
+    file = tmp_path / "my own.yaml"
+    topics = {"source.topics": "raw", "sink.topic": "clean", "dead.letters.topic": "dead"}
+    file.write_text(json.dumps(topics | {"kafka": {"bootstrap.servers": "x:1"}, "http.enabled": False}))
     patient = Patient()
-    assignments = ["group.id=g", "source.topics=raw", "sink.topic=clean", "dead.letters.topic=dead"]
-    patient.loaded = read(file, [*assignments, "kafka.bootstrap.servers=x:1", "http.enabled=false"], {})
+    patient.loaded = read(file, ["group.id=g"], {})
     patient.works = lambda: None
 
-    assert [f"start the service: winnow run -c {file}"] == [each.cure for each in patient.examine().findings]
+    cure = f"start the service: winnow run -c '{file}' --set group.id=g"
+    assert [cure] == [each.cure for each in patient.examine().findings]
 
 
 def test_a_code_for_each_severity() -> None:
