@@ -19,7 +19,7 @@ from app.times import time_of
 
 @click.group(cls=CommandGroup)
 def transactions() -> None:
-    """List the group's open transactions, or abort them. Only those of the group's own transactional ids count."""
+    """List the group's open transactions, or abort them. Those of its replays are not among them."""
 
 
 @transactions.command(epilog="Example: winnow transactions ls")

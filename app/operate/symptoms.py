@@ -148,7 +148,8 @@ def of_readers(
         if each in now and was.high_watermark > was.last_stable == now[each].last_stable:
             what = f"its readers wait: a transaction has been open here for {seconds:.0f} s or more"
             where = f"--topic {each.topic} --max-transaction-timeout {MAX_TRANSACTION_MINUTES}"
-            cure = f"see {TRANSACTIONS}; if it lists none, {kafka.find_hanging(where)}"
+            replays = "a replay's, which it does not list, ends after transaction.timeout, or when the replay goes on"
+            cure = f"see {TRANSACTIONS}; {replays}; if it stays, {kafka.find_hanging(where)}"
             yield Symptom(severity, what, _place(each, was.last_stable), cure)
 
 

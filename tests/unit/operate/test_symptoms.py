@@ -118,6 +118,7 @@ def test_readers_that_wait() -> None:
     assert ("wrong", "raw-0@5") == (found.severity, found.where)
     assert ("warns", "raw-0@5") == (ours.severity, ours.where), "a busy service may be about to commit"
     assert "kafka-transactions --bootstrap-server there:9092 find-hanging --topic raw --max-tr" in found.cure
+    assert "a replay's, which it does not list, ends after transaction.timeout" in found.cure
     ended = {A: Watermarks(0, 9, 9)}
     assert [] == list(symptoms.of_readers(ended, ended, 3, TOOLS, perhaps_ours=False))
 
