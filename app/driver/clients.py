@@ -70,7 +70,7 @@ class Fence(Protocol):
 
 
 class Pauses(Protocol):
-    """Reads and changes an operator's pause. A change raises Transient if its result is unknown."""
+    """Reads and changes an operator's pause. A change raises Transient if its result is unknown, or NotAllowed."""
 
     def read(self) -> Pause | None:
         """Return the pause; None if the service is not paused."""

@@ -16,14 +16,13 @@ removes the marks.
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from urllib.parse import quote, unquote
 
 from app.config import Config
 from app.driver.round import CHECKS
-from app.errors import NotAllowed, PartitionError
+from app.errors import NotAllowed, PartitionError, WinnowError
 from app.model import CommittedOffset, Guarantee, Partition, Pause
 from app.offsets.contract import OffsetStore
 
@@ -66,14 +65,15 @@ class PauseMark:
 
     def set(self, pause: Pause) -> None:
         """Pause the service, even if one of its topics is missing now."""
+        self._load()  # raises NotAllowed; a commit to a group that we may not even describe only times out
         self._mark([self._sink, *self._others], pause)
 
     def _mark(self, places: Collection[Partition], pause: Pause) -> None:
-        failures = []
+        failures: list[WinnowError] = []
         for place in places:
             try:
                 self._store.reset(place, 1, f"{VERSION} since={pause.since} by={quote(pause.by, safe='')}")
-            except PartitionError as error:
+            except (PartitionError, NotAllowed) as error:
                 failures.append(error)
         if len(failures) == len(places):
             raise failures[0]
@@ -86,10 +86,15 @@ class PauseMark:
 
     def clear(self) -> None:
         """End the pause, also if it is renewed just now."""
+        failure: WinnowError | None = None
         while marks := _paused(self._load()):
+            if failure is not None and self._sink in marks:
+                raise failure
             ended = max(_parse(each).since for each in marks.values())
-            with contextlib.suppress(PartitionError):  # no service works without the sink
+            try:
                 self._store.reset(self._sink, 0, f"{VERSION} ended={ended}")
+            except (PartitionError, NotAllowed) as error:
+                failure = error  # perhaps the sink is missing: then it has no mark, and no service works without it
             for place in marks.keys() - {self._sink}:
                 self._store.reset(place, 0, "")
 

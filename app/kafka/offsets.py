@@ -9,9 +9,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import cached_property, partial
+from shlex import quote
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
+from app.cures import KafkaTools
+from app.errors import NotUsable, Unreachable
 from app.kafka import settings
 from app.kafka.failures import error_of, is_refusal, of_cluster, of_partition, timed_out
 from app.model import CommittedOffset, Partition
@@ -67,8 +70,7 @@ class KafkaGroupOffsets:
         try:
             found = self._ask(wanted, stable=stable) if wanted else []
         except KafkaException as error:
-            doing = f"reading the offsets of group {self._context.group!r}"
-            raise of_cluster(error, doing, self._context.kafka) from error
+            raise self._of_group(error, f"reading the offsets of group {self._context.group!r}") from error
         return {
             names[at.topic, at.partition]: CommittedOffset(at.offset, at.metadata or "")
             for at in found
@@ -112,7 +114,20 @@ class KafkaGroupOffsets:
         try:
             self._commit(self._at(partition, offset, metadata))
         except KafkaException as error:
+            if is_refusal(error_of(error)) and not self._in_task:
+                raise self._of_group(error, f"committing the offset of {partition}", partition.topic) from error
             raise of_partition(error, partition, "committing the offset", offset) from error
+
+    def _of_group(self, error: KafkaException, doing: str, topic: str = "") -> NotUsable | Unreachable:
+        """Return what an error means for the service, with the command that grants a missing right."""
+        failure = of_cluster(error, doing, self._context.kafka)
+        resources = {
+            KafkaError.GROUP_AUTHORIZATION_FAILED: f"--group {quote(self._context.group)}",
+            KafkaError.TOPIC_AUTHORIZATION_FAILED: f"--topic {quote(self._context.topic(topic))}" if topic else "",
+        }
+        if resource := resources.get(error_of(error).code()):
+            failure.cure = KafkaTools.of(self._context.kafka).allow(["Read"], resource)
+        return failure
 
     def _commit(self, at: TopicPartition) -> None:
         """

@@ -75,6 +75,7 @@ class OffsetStore(Protocol):
 
         Raises:
             Transient: the offset may not have been stored.
+            NotAllowed: Kafka denies the right, outside tasks.
         """
 
     def close(self) -> None:

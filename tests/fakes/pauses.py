@@ -41,6 +41,9 @@ class PauseOffsets:
     def __init__(self) -> None:
         self.stored: dict[Partition, CommittedOffset] = {}
         self.trouble: Exception | None = None
+        """Why nothing can be read."""
+        self.denied: dict[str, Exception] = {}
+        """Why topics take no mark."""
         self.missing: set[str] = set()
         """Topics that do not exist: with them, Kafka has deleted their offsets."""
         self._meanwhile: tuple[int, Callable[[], object]] | None = None
@@ -78,6 +81,8 @@ class PauseOffsets:
 
     def reset(self, partition: Partition, offset: int, metadata: str) -> None:
         self._request()
+        if partition.topic in self.denied:
+            raise self.denied[partition.topic]
         if partition.topic in self.missing:
             raise Transient(partition, "unknown topic")
         self.stored[partition] = CommittedOffset(offset, metadata)

@@ -40,6 +40,20 @@ def test_who_may_not_look_is_not_told_that_nothing_is_paused(
     assert ("not paused" in done.stdout) == (trouble is None)
 
 
+def test_a_pause_without_the_right_ends_with_3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message names the right. Code 1 means that a service did not pause in time."""
+    store = PauseOffsets()
+    store.trouble = NotAllowed("Kafka denied access while reading the offsets of group 'g.pause'", "allow it")
+    marks = PauseMark(store, "clean", ["dead"])
+    monkeypatch.setattr("app.start.clients", lambda _: replace(DriverKafka().clients, pauses=marks))
+
+    done = CliRunner().invoke(main, ["pause", "--no-wait", "-c", str(file_of(GOOD, tmp_path))])
+
+    assert 3 == done.exit_code
+    assert "of group 'g.pause': allow it" in done.stderr
+    assert {} == store.stored
+
+
 @pytest.mark.parametrize(
     ("command", "guarantee", "seconds"),
     [("pause", "exactly-once", 10), ("pause", "at-least-once", 30), ("resume", "at-least-once", 10)],

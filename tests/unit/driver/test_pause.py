@@ -67,6 +67,41 @@ class TestMark:
         with pytest.raises(Transient):
             mark.set(PAUSE)
 
+    def test_who_may_not_set_it_is_told(self) -> None:
+        """Without a right on the group each mark would time out, and the topic would be blamed."""
+        store = PauseOffsets()
+        store.trouble = NotAllowed("no")
+
+        with pytest.raises(NotAllowed):
+            PauseMark(store, SINK, OTHERS).set(PAUSE)
+        assert {} == store.stored
+
+    def test_it_is_set_where_it_may_be(self) -> None:
+        """Any one of the marks counts. If none may be set, the refusal is the error."""
+        store = PauseOffsets()
+        mark = PauseMark(store, SINK, OTHERS)
+        store.denied = dict.fromkeys((SINK, "dead"), NotAllowed("no"))
+
+        mark.set(PAUSE)
+        assert PAUSE == mark.read()
+        store.denied["raw"] = NotAllowed("no")
+        with pytest.raises(NotAllowed):
+            mark.set(PAUSE)
+
+    @pytest.mark.parametrize("error", [NotAllowed("no"), Transient(Partition(SINK, 0), "timed out")])
+    def test_a_resume_that_cannot_remove_the_sinks_mark(self, error: Exception) -> None:
+        """It ends with the reason; it asked for ever, and said nothing."""
+        store = PauseOffsets()
+        mark = PauseMark(store, SINK, OTHERS)
+        mark.set(PAUSE)
+        store.denied = {SINK: error}
+        store.before_request(20, lambda: pytest.fail("it asks for ever"))
+
+        with pytest.raises(type(error)):
+            mark.clear()
+
+        assert PAUSE == mark.read()
+
     def test_a_renewal_restores_every_place(self) -> None:
         """A topic that was created again has lost the mark."""
         store = PauseOffsets()

@@ -6,13 +6,14 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from threading import Event
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from app.errors import NotUsable, Unreachable
+from app.errors import NotAllowed, NotUsable, Transient, Unreachable
 from app.kafka import offsets
 from app.kafka.offsets import KafkaGroupOffsets
 from app.model import CommittedOffset, Partition
@@ -31,6 +32,8 @@ class Readers:
         self.asked = Event()
         self.answer = Event()
         self.hangs = self.fails = self.refuses = False
+        self.code: int = KafkaError._TIMED_OUT
+        """The error of a request that fails."""
         self.takes = 0.0
         """The seconds of each request."""
 
@@ -43,7 +46,7 @@ class Readers:
 
         def _ask(self) -> None:
             if self._readers.fails:
-                raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+                raise KafkaException(KafkaError(self._readers.code))
             time.sleep(self._readers.takes)
             if self._readers.hangs and self is self._readers.made[0]:
                 self._readers.asked.set()
@@ -145,3 +148,33 @@ def test_a_reader_that_failed_is_replaced(readers: Readers, store: KafkaGroupOff
 
     assert FOUND == store.load([RAW], stable=True)
     assert 2 == len(readers.made)
+
+
+@pytest.mark.parametrize(
+    ("code", "right"),
+    [
+        (KafkaError.GROUP_AUTHORIZATION_FAILED, "--operation Read --group 'my group'"),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, "--operation Read --topic raw.offsets"),
+        (KafkaError._AUTHENTICATION, "check the credentials"),
+    ],
+)
+def test_a_missing_right_to_commit_ends_a_command(readers: Readers, code: int, right: str) -> None:
+    """A command shows how to grant it. A task opens the partition again: a restarted broker may not know our rights."""
+    context = StoreContext("my group", {"bootstrap.servers": "there:9092"}, placeholder="{topic}.offsets")
+    readers.fails, readers.code = True, code
+
+    with pytest.raises(NotAllowed, match=r"denied access while committing the offset of raw-0: ") as caught:
+        KafkaGroupOffsets(context).reset(RAW, 8, "")
+    with pytest.raises(Transient):
+        KafkaGroupOffsets(replace(context, planned={})).reset(RAW, 8, "")
+
+    assert right in caught.value.cure
+    assert ("kafka-acls --bootstrap-server there:9092 --add" in caught.value.cure) is right.startswith("--operation")
+
+
+def test_a_missing_right_to_read_shows_how_to_grant_it(readers: Readers) -> None:
+    """Whoever pauses the service reads the group of the pause first."""
+    readers.fails, readers.code = True, KafkaError.GROUP_AUTHORIZATION_FAILED
+
+    with pytest.raises(NotAllowed, match=r"offsets of group 'g.pause': .* --operation Read --group g\.pause$"):
+        KafkaGroupOffsets(StoreContext("g.pause", {})).load([RAW], stable=False)
