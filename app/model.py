@@ -181,6 +181,9 @@ class CommittedOffset:
         """Return the value for something stored that is not an offset."""
         return cls(-1, corrupt=what)
 
+    def __str__(self) -> str:
+        return self.corrupt or str(self.offset)
+
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:

@@ -171,12 +171,13 @@ def _view(group: str, planned: list[Reset], *, done: bool) -> View:
     "cluster and `source` the one on the source's.",
 )
 @click.option("--dry-run", is_flag=True, help="Show what would be moved; change nothing.")
-@click.option("--force", is_flag=True, help="Move an offset even if the target holds a larger one.")
+@click.option("--force", is_flag=True, help="Move an offset even if the target holds a larger one, or something else.")
 def migrate(settings: Config, *, source: str, target: str, dry_run: bool, force: bool) -> int:
     """
     Move the group's offsets from one store to another.
 
-    Reports each partition. Exits with 1 if there is nothing to move, or if an offset would go back (unless --force).
+    Reports each partition. Exits with 1 if there is nothing to move, or if an offset would go back or replace something
+    else (unless --force).
     """
     with Stores(settings, partial(clients, settings), click.echo) as stores:
         return 0 if stores.migrate(source, target, dry_run=dry_run, force=force) else 1

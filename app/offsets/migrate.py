@@ -10,6 +10,9 @@ from app.model import CommittedOffset, Partition
 from app.offsets.contract import OffsetStore
 from app.offsets.metadata import OffsetMetadata
 
+GOES_BACK = "it would go back; use --force to allow that"
+REPLACES = "it would replace what is not an offset; use --force to allow that"
+
 
 @dataclass(frozen=True, slots=True)
 class Move:
@@ -31,13 +34,16 @@ class Move:
         return self.target is not None and not self.target.corrupt and self.target.offset == self.source.offset
 
     @property
-    def needs_force(self) -> bool:
-        """Whether the offset would go back, or replace a corrupt one."""
-        return self.target is not None and (bool(self.target.corrupt) or self.target.offset > self.source.offset)
+    def refusal(self) -> str:
+        """Why the move needs force; empty if it does not."""
+        if self.target is None:
+            return ""
+        if self.target.corrupt:
+            return REPLACES
+        return GOES_BACK if self.target.offset > self.source.offset else ""
 
     def __str__(self) -> str:
-        before = "nothing" if self.target is None else self.target.corrupt or str(self.target.offset)
-        return f"{self.partition}: {before} → {self.source.offset}"
+        return f"{self.partition}: {self.target or 'nothing'} → {self.source}"
 
 
 def moves(
@@ -87,9 +93,9 @@ def carry_out(
         try:
             store = target.reset if force else target.save
             store(move.partition, move.source.offset, move.source.metadata)
-        except (Fenced, CorruptOffset):
+        except (Fenced, CorruptOffset) as error:
             refused += 1
-            say(f"refused  {move}: it would go back; use --force to allow that")
+            say(f"refused  {move}: {GOES_BACK if isinstance(error, Fenced) else REPLACES}")
         else:
             written[move.partition] = move.source
             say(f"moved    {move}")
@@ -109,8 +115,8 @@ def dry_run(all_moves: Sequence[Move], *, force: bool, say: Callable[[str], obje
     for move in all_moves:
         if move.is_done:
             say(f"same     {move}")
-        elif move.needs_force and not force:
-            say(f"refused  {move}: it would go back; use --force to allow that")
+        elif move.refusal and not force:
+            say(f"refused  {move}: {move.refusal}")
         else:
             say(f"to move  {move}")
-    return sum(move.needs_force for move in all_moves) if not force else 0
+    return sum(bool(move.refusal) for move in all_moves) if not force else 0

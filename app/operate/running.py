@@ -80,11 +80,16 @@ class StoppedService:
             partition, now = moved
             raise ServiceRuns(f"{_who(now)} is running: it committed {partition} during the check", CURE)
 
-    def fence(self, partitions: Collection[Partition]) -> None:
-        """Abort the transactions that a crash left open, which could move an offset; raise Unreachable if it cannot."""
+    def fence(self, partitions: Collection[Partition], otherwise: str) -> None:
+        """
+        Abort the transactions that a crash left open, which could move an offset.
+
+        Raises:
+            Unreachable: a partition cannot be fenced; `otherwise` says what follows.
+        """
         if missed := sorted(set(partitions).difference(self._clients.fence.fence(partitions))):
             others = f" (and {len(missed) - 1} more)" if len(missed) > 1 else ""
-            cause = f"the transactional id of {missed[0]}{others} could not be fenced, so no offset was changed"
+            cause = f"the transactional id of {missed[0]}{others} could not be fenced, so {otherwise}"
             raise Unreachable(cause, "try again when Kafka is healthy")
 
     @contextmanager
@@ -102,7 +107,7 @@ class StoppedService:
         if self._clients.placeholders is not None:
             self._clients.placeholders.make_room(partitions)
         if self._exactly_once:
-            self.fence(partitions)
+            self.fence(partitions, "no offset was changed")
         written: dict[Partition, CommittedOffset] = {}
         yield written
         self._refuse_overwritten(target, written)
@@ -115,8 +120,7 @@ class StoppedService:
         now = target.load(written, stable=False)
         for partition, set_to in written.items():
             if (found := now.get(partition)) != set_to:
-                there = "nothing" if found is None else found.corrupt or found.offset
-                cause = f"{_who(found)} is running: {partition} was set to {set_to.offset} but now has {there}"
+                cause = f"{_who(found)} is running: {partition} was set to {set_to} but now has {found or 'nothing'}"
                 raise ServiceRuns(cause, CURE)
 
 
@@ -129,7 +133,7 @@ def abort(found: Iterable[OpenTransaction], config: Config, clients: Clients) ->
     """Abort the open transactions of a dead service. Raises ServiceRuns if it is running; then nothing is changed."""
     service = StoppedService(config, clients)
     service.refuse_running()
-    service.fence([each.source for each in found])
+    service.fence([each.source for each in found], "not all transactions were aborted")
 
 
 def _who(committed: CommittedOffset | None) -> str:

@@ -7,8 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from app.errors import ForeignMember, ServiceRuns, Unreachable
+from app.facts import OpenTransaction
 from app.model import CommittedOffset, Owner, Partition
 from app.offsets.metadata import OffsetMetadata
+from app.operate import running
 from app.operate.running import StoppedService
 from tests.fakes import FakeKafka, FakeOffsets
 from tests.fakes.driver import DriverKafka, config
@@ -83,7 +85,18 @@ def test_one_that_is_fenced_does_not_stand_for_the_others() -> None:
     group.kafka.unfenced = {B}
 
     with pytest.raises(Unreachable, match=r"id of raw-1 could not be fenced"):
-        group.service.fence([A, B])
+        group.service.fence([A, B], "nothing happens")
+
+
+def test_an_abort_says_that_it_aborted_not_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It changes no offset anyway; the other transactions may have ended."""
+    group = WatchedGroup()
+    group.kafka.unfenced = {B}
+    monkeypatch.setattr(running, "StoppedService", lambda *_: group.service)
+    found = [OpenTransaction(each, "ongoing", 0, 1, 1) for each in (A, B)]
+
+    with pytest.raises(Unreachable, match=r"of raw-1 could not be fenced, so not all transactions were aborted"):
+        running.abort(found, config(), group.kafka.clients)
 
 
 @pytest.mark.parametrize("partition", [A, B], ids=["a partition that is meant", "any other"])
