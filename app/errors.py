@@ -14,6 +14,7 @@ Whatever asks Kafka or an offset store may raise Unreachable and NotUsable. Docs
     │   ├── ServiceRuns          the command needs the service to be stopped, but it is running
     │   └── SparkFailed          Spark could not start, or lost every round
     ├── Unreachable          Kafka does not answer, or files of its clients do not fit: retried, and logged every minute
+    ├── PartlySet            a command failed when it had set some offsets; it says what is left   exit 3
     ├── NotFollowed          a running service did not do in time what a command asked of it     exit 1
     ├── AccountingError      in ≠ out + dead letters: a bug; the service stops                    exit 1
     └── PartitionError       one source partition; the others continue
@@ -132,6 +133,12 @@ class SparkFailed(NotUsable):
 
 class Unreachable(WinnowError):
     """Kafka does not answer."""
+
+    exit_code = 3
+
+
+class PartlySet(WinnowError):
+    """A command has set some offsets, and perhaps not others."""
 
     exit_code = 3
 

@@ -7,6 +7,7 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
+from itertools import groupby
 from typing import NamedTuple
 
 from app.rates import BUFFER_MEMORY, UNLIMITED, BreakerLimit, Rates, Window
@@ -49,6 +50,12 @@ def numbers_by_topic(partitions: Iterable[Partition]) -> Mapping[str, list[int]]
     for partition in partitions:
         numbers[partition.topic].append(partition.number)
     return numbers
+
+
+def in_ranges(numbers: Iterable[int]) -> list[str]:
+    """Format ascending numbers: `0-3` and `7`."""
+    runs = (list(run) for _, run in groupby(enumerate(numbers), lambda pair: pair[1] - pair[0]))
+    return [f"{run[0][1]}-{run[-1][1]}" if len(run) > 1 else str(run[0][1]) for run in runs]
 
 
 class Topic(NamedTuple):

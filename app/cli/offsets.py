@@ -101,7 +101,8 @@ def reset(
     Set the group's offsets while the service is stopped.
 
     Writes to the configured store. On a terminal it shows what it would do, and asks. Changes nothing if the service
-    is running (exit code 3) or if a partition cannot be set (exit code 1).
+    is running (exit code 3) or if a partition cannot be set (exit code 1). If it fails midway, it says what is left
+    (exit code 3).
     """
     target = _target(goals)
     clients, found = _found(settings, topics)

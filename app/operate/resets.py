@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from app.config import Config
-from app.cures import RESTART
+from app.cures import RESTART, SHOW_OFFSETS
 from app.driver.clients import Clients
-from app.errors import ConfigError
-from app.model import CommittedOffset, Partition
+from app.errors import ConfigError, PartitionError, PartlySet, ServiceRuns, WinnowError
+from app.model import CommittedOffset, Partition, in_ranges, numbers_by_topic
 from app.offsets.contract import is_local
 from app.offsets.metadata import OffsetMetadata
 from app.operate.lag import NO_ANSWER, PartitionLag
@@ -102,14 +102,45 @@ def refuse_local(settings: Config, clients: Clients) -> None:
 
 
 def carry_out(planned: Sequence[Reset], clients: Clients, settings: Config, done: Callable[[], object]) -> None:
-    """Store the new offsets; call `done` after each. Raises ServiceRuns if the service is running."""
+    """
+    Store the new offsets; call `done` after each.
+
+    Raises:
+        ServiceRuns: the service is running, or has committed since the offsets were read; nothing was changed.
+        PartlySet: some offsets may have been set, and others not.
+    """
     service, partitions = StoppedService(settings, clients), [each.at.partition for each in planned]
-    with service.changing(clients.offsets, partitions) as written:
-        for each in planned:
-            partition, committed = each.at.partition, each.committed
-            clients.offsets.reset(partition, committed.offset, committed.metadata)
-            written[partition] = committed
-            done()
+    written: dict[Partition, CommittedOffset] = {}
+    try:
+        with service.changing(clients.offsets, partitions) as written:
+            _refuse_outdated(planned, clients.offsets.load(partitions, stable=True))
+            for each in planned:
+                partition, committed = each.at.partition, each.committed
+                clients.offsets.reset(partition, committed.offset, committed.metadata)
+                written[partition] = committed
+                done()
+    except (WinnowError, KeyboardInterrupt) as error:
+        if written or isinstance(error, PartitionError | KeyboardInterrupt):
+            raise _partly_set(partitions, len(written), error) from error
+        raise
+
+
+def _refuse_outdated(planned: Sequence[Reset], now: Mapping[Partition, CommittedOffset]) -> None:
+    """Refuse a plan for other offsets than those of now: a service that has stopped since moved them."""
+    for each in planned:
+        if (found := now.get(each.at.partition)) != each.at.committed:
+            was = each.at.committed or "nothing"
+            cause = f"{each.at.partition} was committed since it was read: {was} then, {found or 'nothing'} now"
+            raise ServiceRuns(f"{cause}; nothing was changed", "run it again")
+
+
+def _partly_set(partitions: Sequence[Partition], count: int, error: BaseException) -> PartlySet:
+    """Return the error if only the first partitions are known to be set. A second shift would move them again."""
+    cause = f"{count} of {len(partitions)} offsets were set, then {str(error) or 'it was interrupted'}"
+    rest = f", at most {options(partitions[count:])}" if count < len(partitions) else ""
+    return PartlySet(
+        cause, f"see {SHOW_OFFSETS}; any goal can be repeated, but --shift-by only for what is not set{rest}"
+    )
 
 
 def chosen(wanted: Sequence[str], partitions: Collection[Partition]) -> list[Partition]:
@@ -122,6 +153,12 @@ def chosen(wanted: Sequence[str], partitions: Collection[Partition]) -> list[Par
     if not wanted:
         return sorted(partitions)
     return sorted({each for text in wanted for each in _named(text, partitions)})
+
+
+def options(partitions: Iterable[Partition]) -> str:
+    """Return the options that name these partitions."""
+    numbers = numbers_by_topic(sorted(partitions)).items()
+    return " ".join(f"--topic {topic}:{','.join(in_ranges(found))}" for topic, found in numbers)
 
 
 def _named(text: str, partitions: Collection[Partition]) -> list[Partition]:

@@ -121,7 +121,7 @@ class StoppedService:
         for partition, set_to in written.items():
             if (found := now.get(partition)) != set_to:
                 cause = f"{_who(found)} is running: {partition} was set to {set_to} but now has {found or 'nothing'}"
-                raise ServiceRuns(cause, CURE)
+                raise ServiceRuns(cause, "stop it, and set again what it has overwritten")
 
 
 def open_transactions(config: Config, since: Callable[[int], list[OpenTransaction]]) -> list[OpenTransaction]:

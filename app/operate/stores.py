@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import ExitStack, closing
 from functools import cached_property, partial
 from typing import Any, Self
@@ -12,9 +12,10 @@ import yaml
 from app.config import Config
 from app.driver.clients import Clients
 from app.errors import ConfigError, built
-from app.model import Plugin, Topic, partitions_of
+from app.model import Partition, Plugin, Topic, partitions_of
 from app.offsets import history, migrate
 from app.offsets.contract import OffsetHistory, OffsetStore, StoreContext, is_local
+from app.offsets.migrate import Move
 from app.offsets.registry import open_store
 from app.operate.running import StoppedService
 
@@ -47,14 +48,7 @@ class Stores:
         origin, destination = self._open("--from", source), self._open("--to", target)
         partitions = partitions_of(self._topics().values())
         moving = partial(migrate.moves, origin, destination, partitions, between_clusters=self._is_elsewhere(source))
-        if dry_run:
-            moves = list(moving())
-            refused = migrate.dry_run(moves, force=force, say=self._say)
-        else:
-            service = StoppedService(self._settings, self._clients)
-            with service.changing(destination, partitions, origin) as written:
-                moves = list(moving())
-                refused = migrate.carry_out(moves, destination, written, force=force, say=self._say)
+        moves, refused = self._move(moving, destination, partitions, origin, dry_run=dry_run, force=force)
         migrate.report_left(moves, partitions, _choice(source)["name"], self._say)
         return bool(moves) and not refused
 
@@ -69,13 +63,27 @@ class Stores:
         """Set the offsets back to a time, in milliseconds since the epoch; return whether none was refused."""
         past, topics = self._with_history(store), self._topics()
         target = self._open("offsets.store", self._settings.offsets.store.name)
-        moves = list(history.moves_back(past, target, topics, moment))
-        migrate.report_left(moves, partitions_of(topics.values()), "the history of that time", self._say)
+        moving, partitions = partial(history.moves_back, past, target, topics, moment), partitions_of(topics.values())
+        moves, refused = self._move(moving, target, partitions, dry_run=dry_run, force=True)
+        migrate.report_left(moves, partitions, "the history of that time", self._say)
+        return not refused
+
+    def _move(
+        self,
+        moving: Callable[[], Iterable[Move]],
+        target: OffsetStore,
+        partitions: Collection[Partition],
+        *others: OffsetStore,
+        dry_run: bool,
+        force: bool,
+    ) -> tuple[list[Move], int]:
+        """Carry out moves, computed once no service changes offsets; return them, and how many were refused."""
         if dry_run:
-            return not migrate.dry_run(moves, force=True, say=self._say)
-        service = StoppedService(self._settings, self._clients)
-        with service.changing(target, [each.partition for each in moves]) as written:
-            return not migrate.carry_out(moves, target, written, force=True, say=self._say)
+            moves = list(moving())
+            return moves, migrate.dry_run(moves, force=force, say=self._say)
+        with StoppedService(self._settings, self._clients).changing(target, partitions, *others) as written:
+            moves = list(moving())
+            return moves, migrate.carry_out(moves, target, written, force=force, say=self._say)
 
     @cached_property
     def _clients(self) -> Clients:

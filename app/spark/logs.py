@@ -8,11 +8,10 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.resources import files
-from itertools import groupby
 from pathlib import Path
 
 from app.events import JVM_OUTPUT
-from app.model import Partition, numbers_by_topic
+from app.model import Partition, in_ranges, numbers_by_topic
 from app.spark.properties import JAVA_OPTIONS
 
 CONFIGURATION, TEMPLATE = (Path(str(files("app.spark").joinpath(f"log4j2.{kind}"))) for kind in ("properties", "json"))
@@ -69,11 +68,5 @@ def _forward(reading: int) -> None:
 def job_name(number: int, partitions: Iterable[Partition]) -> str:
     """Return the name of a round in Spark's UI: `round 12: raw 0-3, 7; other 0`."""
     numbers = numbers_by_topic(sorted(partitions)).items()
-    name = f"round {number}: " + "; ".join(f"{topic} {_ranges(found)}" for topic, found in numbers)
+    name = f"round {number}: " + "; ".join(f"{topic} {', '.join(in_ranges(found))}" for topic, found in numbers)
     return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
-
-
-def _ranges(numbers: Iterable[int]) -> str:
-    """Format ascending numbers: `0-3, 7`."""
-    runs = (list(run) for _, run in groupby(enumerate(numbers), lambda pair: pair[1] - pair[0]))
-    return ", ".join(f"{run[0][1]}-{run[-1][1]}" if len(run) > 1 else str(run[0][1]) for run in runs)

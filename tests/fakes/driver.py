@@ -154,7 +154,7 @@ class DriverKafka:
         self.committed[partition] = CommittedOffset(offset, metadata)
 
     def reset(self, partition: Partition, offset: int, metadata: str) -> None:
-        raise NotImplementedError
+        self.committed[partition] = CommittedOffset(offset, metadata)
 
     def close(self) -> None:
         pass

@@ -1,14 +1,29 @@
-"""Where offsets go, and their metadata."""
+"""Where offsets go, their metadata, and what is set."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import pytest
 
+from app.errors import NotAllowed, PartlySet, ServiceRuns, Transient, Unreachable, WinnowError
 from app.model import CommittedOffset, Owner, Partition, Watermarks
 from app.offsets.metadata import Counts, OffsetMetadata
-from app.operate.lag import NO_ANSWER, PartitionLag
-from app.operate.resets import NO_OFFSET, Goal, Reset, Target, chosen, resets
-from tests.fakes.driver import DriverKafka
+from app.operate import resets as module
+from app.operate.lag import NO_ANSWER, PartitionLag, offsets_of
+from app.operate.resets import (
+    NO_OFFSET,
+    Goal,
+    Reset,
+    Target,
+    carry_out,
+    chosen,
+    options,
+    resets,
+)
+from app.operate.running import StoppedService
+from tests.fakes.driver import DriverKafka, config
 
 A, B = Partition("raw", 0), Partition("raw", 1)
 OURS = str(OffsetMetadata("id-1", 3, Counts(57, 50, {"empty": 7}), owner=Owner(5, "there", "clean")))
@@ -131,3 +146,122 @@ def test_what_is_not_there_is_named(wanted: str, answer: str) -> None:
     """A typo must not reset all partitions."""
     with pytest.raises(ValueError, match="^" + answer):
         chosen([wanted], PARTITIONS)
+
+
+@pytest.mark.parametrize("partitions", [[], [A], [A, B, Partition("raw", 3), Partition("x", 0)]])
+def test_partitions_are_named_as_they_are_chosen(partitions: list[Partition]) -> None:
+    """What a message says can be given to the command."""
+    named = options(reversed(partitions)).removeprefix("--topic ").split(" --topic ")
+
+    assert partitions == ([] if named == [""] else chosen(named, PARTITIONS))
+
+
+class StoredGroup(DriverKafka):
+    """A group at offset 50 in each of three partitions, one of which may fail to be set."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__(p0=(0, 100), p1=(0, 100), p2=(0, 100))
+        self.committed = {each: CommittedOffset(50) for each in self.watermark}
+        self.failing: dict[Partition, BaseException] = {}
+        self.before_fence: Callable[[], object] = lambda: None
+        self.sleeps: list[Callable[[], object]] = []
+        """What happens while a running service is looked for, before and after."""
+        sleep = lambda _: self.sleeps.pop(0)() if self.sleeps else None  # noqa: E731
+        monkeypatch.setattr(module, "StoppedService", partial(StoppedService, sleep=sleep))
+
+    def reset(self, partition: Partition, offset: int, metadata: str) -> None:
+        if partition in self.failing:
+            raise self.failing[partition]
+        super().reset(partition, offset, metadata)
+
+    def fence(self, partitions: object) -> set[Partition]:
+        self.before_fence()
+        return super().fence(partitions)  # type: ignore[arg-type]
+
+    def commit(self, offset: int) -> None:
+        self.committed[A] = CommittedOffset(offset)
+
+    def plan(self, goal: Goal, value: int = 0) -> list[Reset]:
+        return resets(offsets_of(config(), self.clients), Target(goal, value), self.clients)
+
+    def set(self, planned: list[Reset]) -> None:
+        carry_out(planned, self.clients, config(), lambda: None)
+
+    @property
+    def offsets(self) -> list[int]:
+        return [at.offset for _, at in sorted(self.committed.items())]
+
+
+@pytest.fixture
+def group(monkeypatch: pytest.MonkeyPatch) -> StoredGroup:
+    return StoredGroup(monkeypatch)
+
+
+def test_offsets_are_set(group: StoredGroup) -> None:
+    """All that were planned."""
+    group.set(group.plan(Goal.SHIFT, -20))
+
+    assert [30, 30, 30] == group.offsets
+
+
+@pytest.mark.parametrize("when", ["before the answer", "by the fence"])
+@pytest.mark.parametrize("goal", [Goal.CURRENT, Goal.SHIFT, Goal.EARLIEST])
+def test_a_plan_for_offsets_of_before_is_refused(group: StoredGroup, goal: Goal, when: str) -> None:
+    """
+    The service committed after the offsets were read, and stopped before it was looked for: lines would come twice.
+
+    Or a transaction that was about to end was ended by the fence.
+    """
+    planned = group.plan(goal)
+    if when == "by the fence":
+        group.before_fence = partial(group.commit, 90)
+    else:
+        group.commit(90)
+
+    with pytest.raises(ServiceRuns, match=r"^raw-0 was committed since it was read: 50 then, 90 now; nothing was"):
+        group.set(planned)
+    assert [90, 50, 50] == group.offsets
+
+
+TIMED_OUT = Transient(B, "committing the offset failed", 30)
+
+
+@pytest.mark.parametrize(
+    ("failing", "error", "set_before", "why", "rest"),
+    [
+        (B, TIMED_OUT, 1, "raw-1@30: committing the offset failed", "raw:1-2"),
+        (A, TIMED_OUT, 0, "raw-1@30: committing", "raw:0-2"),
+        (B, NotAllowed("no"), 1, "no", "raw:1-2"),
+        (Partition("raw", 2), KeyboardInterrupt(), 2, "it was interrupted", "raw:2"),
+    ],
+)
+def test_who_repeats_a_reset_that_failed_is_told_what_is_set(
+    *, group: StoredGroup, failing: Partition, error: BaseException, set_before: int, why: str, rest: str
+) -> None:
+    """A second shift of all partitions would move those that are set twice, and skip records."""
+    group.failing = {failing: error}
+
+    with pytest.raises(PartlySet) as caught:
+        group.set(group.plan(Goal.SHIFT, -20))
+
+    assert [30] * set_before + [50] * (3 - set_before) == group.offsets
+    assert caught.value.cause.startswith(f"{set_before} of 3 offsets were set, then {why}")
+    assert caught.value.cure.endswith(f"but --shift-by only for what is not set, at most --topic {rest}")
+    assert 3 == caught.value.exit_code
+
+
+def test_so_is_who_is_told_only_afterwards(group: StoredGroup) -> None:
+    """All are set, but a running service overwrote one, or Kafka did not answer the last look."""
+    group.sleeps = [lambda: None, partial(group.commit, 90)]
+
+    with pytest.raises(PartlySet, match=r"^3 of 3 offsets were set, then .* is running: raw-0 was set to 30"):
+        group.set(group.plan(Goal.SHIFT, -20))
+
+
+@pytest.mark.parametrize("error", [NotAllowed("no"), Unreachable("away")])
+def test_where_nothing_was_set_the_error_says_only_why(group: StoredGroup, error: WinnowError) -> None:
+    """The command can be repeated as it was."""
+    group.failing = {A: error}
+
+    with pytest.raises(type(error)):
+        group.set(group.plan(Goal.SHIFT, -20))

@@ -161,5 +161,7 @@ def test_an_offset_that_is_written_over(found: CommittedOffset | None, there: st
 
     group.afterwards = write
 
-    with pytest.raises(ServiceRuns, match=f"is running: raw-0 was set to 7 but now has {there}"):
+    with pytest.raises(
+        ServiceRuns, match=f"raw-0 was set to 7 but now has {there}: stop it, and set again what it has"
+    ):
         group.change(7)
