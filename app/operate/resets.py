@@ -19,6 +19,7 @@ from app.operate.lag import NO_ANSWER, PartitionLag
 from app.operate.running import StoppedService
 
 NO_OFFSET = "the group has no offset in this partition"
+OF_ANOTHER_LOG = "its offset is not of this log: choose --to-earliest, --to-latest or --to-offset"
 
 
 class Goal(StrEnum):
@@ -80,6 +81,8 @@ def _reset(at: PartitionLag, target: Target, starts: Mapping[Partition, int | No
         return Reset(at, None, NO_ANSWER)
     if target.goal in (Goal.SHIFT, Goal.CURRENT) and at.offset is None:
         return Reset(at, None, NO_OFFSET)
+    if target.goal in (Goal.SHIFT, Goal.CURRENT) and at.is_of_another_log:
+        return Reset(at, None, OF_ANOTHER_LOG)
     wanted = {
         Goal.EARLIEST: at.watermarks.log_start,
         Goal.LATEST: at.watermarks.last_stable,

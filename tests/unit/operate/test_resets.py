@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -14,6 +15,7 @@ from app.operate import resets as module
 from app.operate.lag import NO_ANSWER, PartitionLag, offsets_of
 from app.operate.resets import (
     NO_OFFSET,
+    OF_ANOTHER_LOG,
     Goal,
     Reset,
     Target,
@@ -85,19 +87,39 @@ def test_to_a_time(starts: dict[Partition, int | None], offset: int | None, note
     assert (offset, note) == (reset.offset, reset.note)
 
 
+OTHERS = [
+    at(metadata=str(OffsetMetadata("id-1", 3, blocked="cut", cut=50))),
+    at(96),
+    at(metadata=str(OffsetMetadata("id-0", 3))),
+]
+"""Offsets that say nothing about this log: it was cut and grew again, is shorter, or is another topic's."""
+
+
 @pytest.mark.parametrize(
     ("found", "goal", "note"),
     [
         (at(watermarks=None), Goal.EARLIEST, NO_ANSWER),
         (at(None), Goal.SHIFT, NO_OFFSET),
         (at(None), Goal.CURRENT, NO_OFFSET),
+        *((each, goal, OF_ANOTHER_LOG) for each in OTHERS for goal in (Goal.CURRENT, Goal.SHIFT)),
     ],
 )
 def test_what_cannot_be_set(found: PartitionLag, goal: Goal, note: str) -> None:
-    """The partition gets no offset, and the note says why."""
+    """The partition gets no offset, and the note says why: what `out.of.range: error` blocks is not passed over."""
     (reset,) = resets([found], Target(goal), DriverKafka().clients)
 
     assert (None, note) == (reset.offset, reset.note)
+
+
+@pytest.mark.parametrize("found", OTHERS, ids=["cut", "still shorter", "another topic"])
+def test_the_way_out_of_an_offset_of_another_log(found: PartitionLag) -> None:
+    """Once an absolute goal has set it, `--to-current` takes the whole group, which a change of the sink needs."""
+    (chosen_one,) = resets([found], Target(Goal.EARLIEST), DriverKafka().clients)
+
+    after = replace(found, committed=chosen_one.committed)
+
+    assert (10, "") == (chosen_one.offset, chosen_one.note)
+    assert [10] == [each.offset for each in resets([after], Target(Goal.CURRENT), DriverKafka().clients)]
 
 
 def test_the_counts_begin_at_the_offset_that_is_set() -> None:
