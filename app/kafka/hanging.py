@@ -16,9 +16,8 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from enum import Enum, auto
-from functools import partial
 from typing import Any, NamedTuple
 
 from confluent_kafka import IsolationLevel, KafkaError
@@ -38,6 +37,8 @@ ENDS_SECONDS = 3.0
 READ_SECONDS = 10.0
 # How many records at the end of a partition are searched for those of a transaction: first a few, then many.
 LOOKS = (10_000, 300_000)
+# How many are read at once of many partitions together, so that LOOK_SECONDS are enough.
+MOST = 1_500_000
 LOOK_SECONDS = 20.0
 
 
@@ -65,8 +66,10 @@ class Trace(Enum):
     """Its records are visible to read_committed readers."""
     ABORTED = auto()
     """Its records are aborted."""
+    HANGS = auto()
+    """Its records are there, and it hangs there, too."""
     NOTHING = auto()
-    """It has no records there, or it hangs there too."""
+    """It has no records there."""
     LATER = auto()
     """A transaction from a later offset is visible: the offset was moved back since."""
     DELETED = auto()
@@ -75,6 +78,8 @@ class Trace(Enum):
 
 KNOWN = {Trace.COMMITTED, Trace.ABORTED}
 """What says how the transaction ended."""
+DECISIVE = {*KNOWN, Trace.LATER}
+"""What no other partition can change."""
 
 
 class Own(NamedTuple):
@@ -86,12 +91,15 @@ class Own(NamedTuple):
 
 
 class Tail(NamedTuple):
-    """The last records of a target from a source partition, and whether all of the last transaction's are included."""
+    """The last records of a target from a source partition."""
 
     target: Partition
     ends: Ends
     records: Sequence[Own]
+    earlier: bool
+    """Whether one of them is of an earlier transaction."""
     whole: bool
+    """Whether all of the last transaction's are included."""
 
 
 class HangingTransactions:
@@ -173,7 +181,7 @@ class HangingTransactions:
         last: Own | None = None
         if ends.open:
             deadline = time.monotonic() + READ_SECONDS
-            for record in self._read(target, ends.last_stable, ends.high_watermark, deadline):
+            for record in self._read({target: range(*ends)}, deadline):
                 last = self._own(record, source) or last
         return None if last is None else last.origin
 
@@ -182,7 +190,8 @@ class HangingTransactions:
         source: Partition,
         ends: Mapping[Partition, Ends],
         began_at: int,
-        elsewhere: Callable[[], Mapping[Partition, Ends]] = dict,
+        before: Collection[Partition] = (),
+        rest: Collection[Partition] = (),
     ) -> bool | None:
         """
         Return how the transaction that left its offset pending ended; None if its records do not show it.
@@ -193,28 +202,38 @@ class HangingTransactions:
             source: the source partition.
             ends: the ends of every partition that its output goes to.
             began_at: the committed offset at which the transaction began.
-            elsewhere: returns the ends of the partitions that its output may have gone to when there were fewer, or
-                when keys chose them. They are searched only if the others show nothing. Most never had a record of this
-                source, so only records that are found there count.
+            before: the partitions that its output went to while a topic had fewer. They are searched like those of now,
+                unless a record of this or an earlier transaction shows that the topic has not grown since.
+            rest: the partitions that its output went to while keys chose them. Most never had a record of this source,
+                so only records that are found there count.
 
         Raises:
             KafkaException: a partition cannot be read now.
         """
         deadline = time.monotonic() + LOOK_SECONDS
-        traces = self._traces(source, ends, began_at, LOOKS, deadline)
-        if not traces & KNOWN and (others := elsewhere()):
-            traces |= self._traces(source, others, began_at, [LOOKS[-1] // len(others)], deadline) & KNOWN
+        tails = self._tails(source, ends, began_at, LOOKS, deadline)
+        traces = self._traces(source, tails, began_at, deadline)
+        grown = {each.topic for each in ends} - {tail.target.topic for tail in tails if tail.earlier}
+        before = [each for each in before if each.topic in grown]
+        if not traces & {*DECISIVE, Trace.HANGS} and before:
+            tails = self._tails(source, self._all_ends(before), began_at, LOOKS, deadline)
+            traces |= self._traces(source, tails, began_at, deadline)
+        if not traces & DECISIVE and rest:
+            tails = self._tails(source, self._all_ends(rest), began_at, [LOOKS[-1] // len(rest)], deadline)
+            traces |= self._traces(source, tails, began_at, deadline) & KNOWN
         if Trace.LATER in traces or traces >= KNOWN:
             return None
         if Trace.DELETED in traces and not traces & KNOWN:
             return None
         return Trace.COMMITTED in traces
 
-    def _traces(
-        self, source: Partition, ends: Mapping[Partition, Ends], began_at: int, looks: Sequence[int], deadline: float
-    ) -> set[Trace]:
-        tail = partial(self._tail, looks=looks, deadline=deadline)
-        tails = [tail(source, target, at, began_at) for target, at in ends.items()]
+    def _all_ends(self, partitions: Collection[Partition]) -> Mapping[Partition, Ends]:
+        ends = self.ends(partitions)
+        if silent := set(partitions).difference(ends):
+            raise timed_out(f"{min(silent)} has no leader")
+        return ends
+
+    def _traces(self, source: Partition, tails: Sequence[Tail], began_at: int, deadline: float) -> set[Trace]:
         later = [each.origin for tail in tails for each in tail.records if each.marked and each.origin > began_at]
         span = range(began_at, min(later, default=sys.maxsize))
         return {self._trace(source, tail, span, deadline) for tail in tails}
@@ -226,7 +245,8 @@ class HangingTransactions:
             if last.at >= tail.ends.last_stable:
                 self._require_first(source, tail.target, tail.ends, deadline)
                 return False
-            return next(self._read(tail.target, last.at, last.at + 1, deadline, "read_committed"), None) is not None
+            it = {tail.target: range(last.at, last.at + 1)}
+            return next(self._read(it, deadline, "read_committed"), None) is not None
 
         later = [each for each in tail.records if each.marked and each.origin >= span.stop]
         of_it = [each for each in tail.records if each.origin in (span[:1] if each.marked else span)]
@@ -236,31 +256,31 @@ class HangingTransactions:
             return Trace.NOTHING if tail.whole else Trace.DELETED
         if visible(of_it[-1]):
             return Trace.COMMITTED
-        return Trace.ABORTED if of_it[-1].at < tail.ends.last_stable else Trace.NOTHING
+        return Trace.ABORTED if of_it[-1].at < tail.ends.last_stable else Trace.HANGS
 
-    def _tail(
-        self,
-        source: Partition,
-        target: Partition,
-        ends: Ends,
-        began_at: int,
-        *,
-        looks: Sequence[int],
-        deadline: float,
-    ) -> Tail:
-        """Return the last records of a source partition, back to before the transaction if that is found."""
-        records: list[Own] = []
-        first = end = ends.high_watermark
+    def _tails(
+        self, source: Partition, ends: Mapping[Partition, Ends], began_at: int, looks: Sequence[int], deadline: float
+    ) -> list[Tail]:
+        """Return the last records of a source partition, back to before the transaction where that is found."""
+        tails: dict[Partition, Tail] = {}
+        wanted = ends
         for look in looks:
-            begin, first, records = max(0, end - look), end, []
-            for record in self._read(target, begin, end, deadline):
-                first = min(first, record.offset)
+            most = min(look, MOST // len(wanted))
+            spans = {each: range(max(0, at.high_watermark - most), at.high_watermark) for each, at in wanted.items()}
+            first = {each: span.stop for each, span in spans.items()}
+            records: dict[Partition, list[Own]] = {each: [] for each in spans}
+            for record in self._read(spans, deadline):
+                first[record.partition] = min(first[record.partition], record.offset)
                 if (own := self._own(record, source)) is not None:
-                    records.append(own)
-            if begin == 0 or any(each.origin < began_at + each.marked for each in records):
+                    records[record.partition].append(own)
+            for each, found in records.items():
+                earlier = any(own.origin < began_at for own in found)
+                tails[each] = Tail(each, wanted[each], found, earlier, whole=earlier or first[each] == 0)
+            begun = {each for each, found in records.items() if any(at.origin < began_at + at.marked for at in found)}
+            wanted = {each: at for each, at in wanted.items() if spans[each].start > 0 and each not in begun}
+            if not wanted:
                 break
-        whole = first == 0 or any(each.origin < began_at for each in records)
-        return Tail(target, ends, records, whole)
+        return list(tails.values())
 
     def _require_first(self, source: Partition, target: Partition, ends: Ends, deadline: float) -> None:
         """
@@ -268,7 +288,7 @@ class HangingTransactions:
 
         Behind another's open transaction, even an ended one is unreadable.
         """
-        first = next(self._read(target, ends.last_stable, ends.high_watermark, deadline), None)
+        first = next(self._read({target: range(*ends)}, deadline), None)
         if first is None or self._own(first, source) is None:
             raise timed_out(f"{target} is blocked by another transaction")
 
@@ -280,10 +300,13 @@ class HangingTransactions:
         return Own(record.offset, offset, marked=False) if partition == source else None
 
     def _read(
-        self, partition: Partition, begin: int, end: int, deadline: float, isolation: str = "read_uncommitted"
+        self, spans: Mapping[Partition, range], deadline: float, isolation: str = "read_uncommitted"
     ) -> Iterator[Record]:
+        """Yield the records of these offsets, with one consumer."""
         configured = settings.reader(self._kafka, self.group) | {"isolation.level": isolation}
-        for records in read(configured, {partition: begin}, {partition: end}, fails=_fails):
+        starts = {each: span.start for each, span in spans.items()}
+        ends = {each: span.stop for each, span in spans.items()}
+        for records in read(configured, starts, ends, fails=_fails):
             yield from records
             if time.monotonic() > deadline:
                 raise timed_out()

@@ -25,6 +25,8 @@ class Targets:
     """The partitions that its lines may go to."""
     dead_letters: str
     dead_letter_partition: int
+    number: int = 0
+    """The number of the source partition."""
     counts: tuple[int, int] = (0, 0)
     """How many partitions the sink topic and the dead-letter topic have."""
 
@@ -39,6 +41,7 @@ class Targets:
             range(sink.partitions) if by_key else range(number, number + 1),
             dead_letters.topic,
             partition.number % dead_letters.partitions,
+            partition.number,
             (sink.partitions, dead_letters.partitions),
         )
 
@@ -63,11 +66,16 @@ class Targets:
         return Partition(self.dead_letters, self.dead_letter_partition)
 
     @property
-    def elsewhere(self) -> list[Partition]:
-        """The other partitions of both topics: its output went there if they were fewer, or if keys chose them."""
-        topics, now = zip((self.sink, self.dead_letters), self.counts, strict=True), {*self.lines, self.dead_letter}
-        every = (Partition(topic, number) for topic, count in topics for number in range(count))
-        return [each for each in every if each not in now]
+    def before(self) -> list[Partition]:
+        """The other partitions that its output went to while a topic had fewer."""
+        topics = zip((self.sink, self.dead_letters), self.counts, strict=True)
+        fewer = {Partition(topic, self.number % count) for topic, now in topics for count in range(1, now)}
+        return sorted(fewer.difference(self.lines, [self.dead_letter]))
+
+    @property
+    def rest(self) -> list[Partition]:
+        """The rest of the sink's partitions, which its lines went to while keys chose them."""
+        return [Partition(self.sink, each) for each in range(self.counts[0]) if each not in self.sink_partitions]
 
     def __str__(self) -> str:
         """Return a short form of all partitions."""

@@ -232,15 +232,16 @@ class TransactionalWriter(Writer):
             OffsetPending: the records do not show how it ended.
         """
         targets = self._sender.targets
-        dead_letter, others = targets.dead_letter, targets.elsewhere
-        ends, elsewhere = self._ends([*targets.lines, dead_letter]), partial(self._ends, others) if others else dict
+        ends = self._ends([*targets.lines, targets.dead_letter])
         with self._translated("looking for what was committed"):
-            was_committed = self._hanging.was_committed(self._partition, ends, committed or 0, elsewhere)
+            was_committed = self._hanging.was_committed(
+                self._partition, ends, committed or 0, targets.before, targets.rest
+            )
         if was_committed is None:
             raise OffsetPending(self._partition, offset=committed)
         with self._translated("ending a transaction whose offset is pending"):
             self._begin()
-            self._offsets.save_beside(self._client, dead_letter, ends[dead_letter].last_stable)
+            self._offsets.save_beside(self._client, targets.dead_letter, ends[targets.dead_letter].last_stable)
             self._end_again(self._client.commit_transaction if was_committed else self._client.abort_transaction)
         TRANSACTION_ENDED_AGAIN.log(**self._partition.as_json(), committed=was_committed)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, ClassVar, NamedTuple
 
@@ -27,20 +27,27 @@ class Message(NamedTuple):
     offset: int
     headers: Sequence[Header] = ()
     visible: bool = True
+    partition: Partition = CLEAN
 
 
 class Logs(HangingTransactions):
-    """Targets as lists."""
+    """Targets as lists. `elsewhere` are the ends of those that must be asked for, if they have a leader."""
 
-    def __init__(self, logs: dict[Partition, list[Message]]) -> None:
+    def __init__(self, logs: dict[Partition, list[Message]], elsewhere: Mapping[Partition, Ends] | None = None) -> None:
         super().__init__({}, "g")
         self.logs = logs
+        self.elsewhere = elsewhere or {}
+
+    def ends(self, partitions: Collection[Partition]) -> dict[Partition, Ends]:
+        return {each: at for each, at in self.elsewhere.items() if each in partitions}
 
     def _read(
-        self, partition: Partition, begin: int, end: int, deadline: float, isolation: str = "read_uncommitted"
+        self, spans: Mapping[Partition, range], deadline: float, isolation: str = "read_uncommitted"
     ) -> Iterator[Any]:
-        records = (each for each in self.logs[partition] if begin <= each.offset < end)
-        return (each for each in records if each.visible or isolation == "read_uncommitted")
+        for partition, span in spans.items():
+            for each in self.logs[partition]:
+                if each.offset in span and (each.visible or isolation == "read_uncommitted"):
+                    yield each._replace(partition=partition)
 
 
 def line(at: int, began_at: int = BEGAN_AT, source: Partition = RAW, *, visible: bool = True) -> Message:
@@ -131,6 +138,15 @@ def test_what_hangs_everywhere_counts_as_aborted() -> None:
     assert was_committed([START, line(7)], [START, letter(7, BEGAN_AT)], stable=7) is False
 
 
+@pytest.mark.parametrize(("lines", "committed"), [([Message(5)], False), ([Message(5), line(7)], True)])
+def test_what_hangs_was_not_written_where_it_wrote_before(lines: list[Message], committed: bool) -> None:  # a case
+    """Keys may have put other lines of the same transaction anywhere."""
+    other, here = Partition("clean", 1), Ends(100, 100)
+    logs = Logs({CLEAN: [START, line(7)], DEAD: [START], other: lines}, {other: here})
+
+    assert committed is logs.was_committed(RAW, {CLEAN: Ends(7, 100), DEAD: here}, BEGAN_AT, [other], [other])
+
+
 def test_what_hangs_in_one_place_is_known_by_another() -> None:
     """The markers were written wherever there was a leader."""
     logs = Logs({CLEAN: [START, line(7)], DEAD: [START, letter(7, BEGAN_AT)]})
@@ -139,7 +155,7 @@ def test_what_hangs_in_one_place_is_known_by_another() -> None:
 
 
 @pytest.mark.parametrize(
-    ("lines", "other", "stable", "committed"),
+    ("lines", "others", "stable", "committed"),
     [
         ([START], [START, line(7)], 100, True),
         ([START], [Message(5), line(7)], 100, True),
@@ -169,29 +185,117 @@ def test_what_hangs_in_one_place_is_known_by_another() -> None:
         "its partition comes first: committed",
     ],
 )
-def test_its_lines_are_where_it_wrote_before(
-    lines: list[Message], other: list[Message], stable: int, committed: bool | None
+def test_its_lines_are_where_keys_put_them(
+    lines: list[Message], others: list[Message], stable: int, committed: bool | None
 ) -> None:
-    """The sink got more partitions, or keys chose one. Most other partitions never had a record of this source."""
-    before, here = Partition("clean", 1), Ends(100, 100)
-    logs = Logs({CLEAN: lines, DEAD: [START], before: other})
+    """Keys chose its partition. Most other partitions never had a record of this source."""
+    other, here = Partition("clean", 1), Ends(100, 100)
+    logs = Logs({CLEAN: lines, DEAD: [START], other: others}, {other: Ends(stable, 100)})
 
-    assert committed is logs.was_committed(
-        RAW, {CLEAN: here, DEAD: here}, BEGAN_AT, lambda: {before: Ends(stable, 100)}
-    )
+    assert committed is logs.was_committed(RAW, {CLEAN: here, DEAD: here}, BEGAN_AT, rest=[other])
 
 
-def test_other_partitions_are_asked_only_if_its_own_show_nothing() -> None:
-    """One without a leader delays nothing that is known."""
+@pytest.mark.parametrize(
+    ("lines", "before", "committed"),
+    [
+        ([START], [START, line(7)], True),
+        ([START], [START, line(7, visible=False)], False),
+        ([START], [START], False),
+        ([START], [Message(5), line(7, 40)], False),
+        ([START], [Message(5)], None),
+        ([START], [START, line(7), line(9, BEGAN_AT + 5)], None),
+        ([Message(5)], [START, line(7)], True),
+        ([START, line(7, 40)], [Message(5)], False),
+        ([START, line(7, visible=False)], [START, line(7)], False),
+    ],
+    ids=[
+        "its lines",
+        "aborted lines",
+        "none of this source",
+        "only earlier ones",
+        "lines deleted",
+        "the offset was set back",
+        "its lines, and others are deleted here",
+        "it had grown before",
+        "its partition comes first",
+    ],
+)
+def test_its_lines_are_where_it_wrote_before(
+    lines: list[Message], before: list[Message], committed: bool | None
+) -> None:  # a case
+    """The sink got more partitions. Where its lines were then, they are searched for as where they would be now."""
+    other, here = Partition("clean", 1), Ends(100, 100)
+    logs = Logs({CLEAN: lines, DEAD: [START], other: before}, {other: here})
 
-    def without_leader() -> Mapping[Partition, Ends]:
-        raise AssertionError
+    assert committed is logs.was_committed(RAW, {CLEAN: here, DEAD: here}, BEGAN_AT, [other], [other])
 
-    here = Ends(100, 100)
 
-    logs = Logs({CLEAN: [START, line(7)], DEAD: [START]})
+@pytest.mark.parametrize(("back", "committed"), [(LOOKS[0] + 1, True), (LOOKS[-1], True), (LOOKS[-1] + 1, None)])
+def test_where_it_wrote_before_others_have_written_since(back: int, committed: bool | None) -> None:  # a case
+    """Too far back it is not searched for, and an operator decides."""
+    other, here, end = Partition("clean", 1), Ends(100, 100), 10 * LOOKS[-1]
+    logs = Logs({CLEAN: [START], DEAD: [START], other: [line(end - back)]}, {other: Ends(end, end)})
 
-    assert logs.was_committed(RAW, {CLEAN: here, DEAD: here}, BEGAN_AT, without_leader)
+    assert committed is logs.was_committed(RAW, {CLEAN: here, DEAD: here}, BEGAN_AT, [other], [other])
+
+
+def test_many_partitions_are_searched_less_far_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the search would take longer than it may: it would begin again for ever, and no operator would know."""
+    monkeypatch.setattr(hanging, "MOST", LOOKS[-1])
+    end, here = 10 * LOOKS[-1], Ends(100, 100)
+    before = {Partition("clean", number): Ends(end, end) for number in (1, 2)}
+
+    for back, committed in ((LOOKS[-1] // 2, True), (LOOKS[-1] // 2 + 1, None)):
+        logs = Logs({CLEAN: [START], DEAD: [START], **{each: [line(end - back)] for each in before}}, before)
+        assert committed is logs.was_committed(RAW, {CLEAN: here, DEAD: here}, BEGAN_AT, [*before])
+
+
+@pytest.mark.parametrize(
+    ("lines", "committed"),
+    [
+        ([START, line(7)], True),
+        ([START, line(7, visible=False)], False),
+        ([START, line(7, BEGAN_AT + 5)], None),
+    ],
+    ids=["committed", "aborted", "the offset was set back"],
+)
+def test_other_partitions_are_asked_only_if_its_own_leave_it_open(
+    lines: list[Message], committed: bool | None
+) -> None:  # a case
+    """One without a leader delays nothing that is decided."""
+    here, silent = Ends(100, 100), [Partition("clean", 1)]
+    logs = Logs({CLEAN: lines, DEAD: [START]})
+
+    assert committed is logs.was_committed(RAW, {CLEAN: here, DEAD: here}, BEGAN_AT, silent, silent)
+
+
+@pytest.mark.parametrize("where", ["before", "rest"])
+def test_a_partition_that_cannot_be_searched_is_waited_for(where: str) -> None:
+    """Its lines may be there."""
+    here, logs = Ends(100, 100), Logs({CLEAN: [START], DEAD: [START]})
+
+    with pytest.raises(KafkaException, match="clean-1 has no leader"):
+        logs.was_committed(RAW, {CLEAN: here, DEAD: here}, BEGAN_AT, **{where: [Partition("clean", 1)]})
+
+
+def test_many_partitions_are_read_by_one_consumer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A consumer for each of hundreds would take longer than the search may: it would begin again for ever."""
+    readers: list[Mapping[Partition, int]] = []
+
+    def reading(_: object, starts: Mapping[Partition, int], *_ends: object, **_fails: object) -> Iterator[Any]:
+        readers.append(starts)
+        yield [Message(0, partition=each) for each in starts]
+
+    class Ended(HangingTransactions):
+        def ends(self, partitions: Collection[Partition]) -> dict[Partition, Ends]:
+            return dict.fromkeys(partitions, Ends(100, 100))
+
+    monkeypatch.setattr(hanging, "read", reading)
+    own, rest = [CLEAN, DEAD], [Partition("clean", number) for number in range(1, 301)]
+    found = Ended({}, "g")
+
+    assert found.was_committed(RAW, found.ends(own), BEGAN_AT, rest=rest) is False
+    assert [set(own), set(rest)] == [set(each) for each in readers]
 
 
 def test_behind_an_open_transaction_nothing_is_known() -> None:

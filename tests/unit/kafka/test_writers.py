@@ -152,25 +152,29 @@ def test_what_was_left_open_is_aborted_again(
     assert (["begin", *written, "flush", "abort"] if ended else []) == client.asked
 
 
+EIGHTH = Partition("raw", 8)
+FIRST_EIGHT = " ".join(f"clean-{number}" for number in range(8))
+
+
 @pytest.mark.parametrize(
-    ("partitioner", "sink", "dead_letters", "searched"),
+    ("source", "partitioner", "partitions", "searched"),
     [
-        (Partitioner.SOURCE, 3, 2, [SECOND, Partition("clean", 2), Partition("dead", 1)]),
-        (Partitioner.KEY, 3, 2, [Partition("dead", 1)]),
-        (Partitioner.SOURCE, 1, 1, []),
+        (RAW, Partitioner.SOURCE, (3, 2), "/ clean-1 clean-2"),
+        (EIGHTH, Partitioner.SOURCE, (9, 3), f"clean-0 clean-1 clean-2 clean-3 dead-0 / {FIRST_EIGHT}"),
+        (EIGHTH, Partitioner.KEY, (9, 3), "dead-0 /"),
+        (EIGHTH, Partitioner.SOURCE, (1, 1), "/"),
     ],
 )
-def test_the_records_of_a_pending_offset_are_looked_for_in_all_partitions(
-    partitioner: Partitioner, sink: int, dead_letters: int, searched: Sequence[Partition]
+def test_the_records_of_a_pending_offset_are_looked_for_wherever_it_wrote(
+    source: Partition, partitioner: Partitioner, partitions: tuple[int, int], searched: str
 ) -> None:
-    """The topics may have had fewer partitions when it was written, or another partitioner chose them."""
+    """The topics may have had fewer partitions, or keys chose those of its lines."""
     config = make_task_config(sink_partitioner=partitioner)
-    config = replace(
-        config,
-        sink=replace(config.sink, partitions=sink),
-        dead_letters=replace(config.dead_letters, partitions=dead_letters),
+    sink, dead = (
+        replace(each, partitions=count)
+        for each, count in zip((config.sink, config.dead_letters), partitions, strict=True)
     )
-    asked: list[Partition] = []
+    asked: list[str] = []
 
     class Unknown(Hanging):
         def was_committed(
@@ -178,15 +182,16 @@ def test_the_records_of_a_pending_offset_are_looked_for_in_all_partitions(
             source: Partition,
             ends: Mapping[Partition, Ends],
             began_at: int,
-            elsewhere: Callable[[], Mapping[Partition, Ends]] = dict,
+            before: Collection[Partition] = (),
+            rest: Collection[Partition] = (),
         ) -> None:
-            asked.extend(elsewhere())
+            asked.extend((*map(str, before), "/", *map(str, rest)))
 
-    client, targets = Client(), Targets.of(config, RAW)
+    client, targets = Client(), Targets.of(replace(config, sink=sink, dead_letters=dead), source)
     sender, delivery = PlainSender(client, targets), FlushedDelivery(lambda _: client)  # type: ignore[arg-type, return-value]  # all that they use
-    writer = TransactionalWriter(RAW, sender, delivery, KafkaGroupOffsets(StoreContext("g", {})), Unknown({}))
+    writer = TransactionalWriter(source, sender, delivery, KafkaGroupOffsets(StoreContext("g", {})), Unknown({}))
 
     with pytest.raises(OffsetPending):
         writer.end_pending(COMMITTED)
 
-    assert (searched, []) == (asked, client.asked)
+    assert (searched, []) == (" ".join(asked), client.asked)
