@@ -114,10 +114,17 @@ def _added(left: ByName, right: ByName) -> ByName:
 
 
 def _new(now: ByName, then: ByName) -> ByName:
-    """Return what was counted since then. What names that had no room have lost is in `other` now."""
+    """
+    Return what was counted since then.
+
+    Names without room are in `other`: it has what names have lost since then, and had what others have regained.
+    """
     new = {name: now.get(name, 0) - then.get(name, 0) for name in {**now, **then}}
     if OTHER in new:
         new[OTHER] += sum(count for name, count in new.items() if count < 0 and name != OTHER)
+        for name in [each for each in now if each not in then]:
+            regained = min(new[name], max(0, -new[OTHER]))
+            new[name], new[OTHER] = new[name] - regained, new[OTHER] + regained
     return {name: count for name, count in new.items() if count > 0}
 
 

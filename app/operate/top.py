@@ -84,8 +84,7 @@ def _row(before: PartitionLag | None, now: PartitionLag, seconds: float) -> Row:
 def _done(before: PartitionLag, now: PartitionLag) -> Counts:
     """Return what was counted between two samples; counts that restarted are all new."""
     earlier, later = before.metadata, now.metadata
-    same = (earlier.topic_id, earlier.since) == (later.topic_id, later.since)
-    return later.counts.since(earlier.counts) if same else later.counts
+    return later.counts.since(earlier.counts) if later.continues(earlier) else later.counts
 
 
 def summed(found: Collection[Row]) -> dict[str, float]:

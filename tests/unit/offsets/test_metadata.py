@@ -126,3 +126,30 @@ def test_what_loses_its_name_is_not_counted_again() -> None:
 
     assert Counts(filtered={"new": 2, OTHER: 3}) == Counts(filtered={"new": 2, OTHER: 1_008}).since(before)
     assert Counts(filtered={"new": 2}) == Counts(filtered={"new": 2, OTHER: 1_005}).since(before)
+
+
+def test_what_regains_its_name_is_not_counted_again() -> None:
+    """A filter that counts once more after others took its room: its old count was in `other`."""
+    before = Counts(filtered={"busy": 3, OTHER: 705})
+
+    assert Counts(filtered={"seldom": 1}) == Counts(filtered={"seldom": 701, "busy": 3, OTHER: 5}).since(before)
+    assert Counts(filtered={"seldom": 1}) == Counts(filtered={"seldom": 701, OTHER: 8}).since(before)
+    assert Counts(filtered={"seldom": 6}) == Counts(filtered={"seldom": 711, "busy": 3}).since(before)
+
+
+LONG_NAMES = st.sampled_from([f"{'r' * 190}-{number:02d}" for number in range(30)])
+BY_LONG_NAME = st.dictionaries(LONG_NAMES, st.integers(1, 1_000), max_size=30)
+
+
+@given(st.lists(st.builds(Counts, dead=BY_LONG_NAME, filtered=BY_LONG_NAME), max_size=5))
+def test_all_that_a_task_counts_is_counted_once(commits: list[Counts]) -> None:
+    """Its memory has all names, but what it commits only those with room, and fewer if it also says what blocks it."""
+    memory = seen = counted = Counts()
+    for counts in commits:
+        memory += counts
+        for blocked in ("why " * 400, ""):
+            found = OffsetMetadata.parse(str(OffsetMetadata("id", counts=memory, blocked=blocked))).counts
+            counted += found.since(seen)
+            seen = found
+
+    assert (memory.filtered_total, memory.dead_total) == (counted.filtered_total, counted.dead_total)
