@@ -90,6 +90,12 @@ class Mirror:
                 self._thread.start()
             self._news.notify_all()
 
+    def put_all(self, offsets: Offsets) -> None:
+        """Queue the offsets of all partitions there are. What still waits of others is dropped: they are gone."""
+        with self._news:
+            self._waiting.clear()
+            self.put(offsets)
+
     def close(self, seconds: float) -> None:
         """Try to write what waits once more, for at most this many seconds."""
         with self._news:
@@ -132,7 +138,10 @@ class Mirror:
             with self._news:
                 self._waiting = {**left, **self._waiting}
             self._failed(error)
-            self._close_store()  # the next try opens it again, with the password of that time
+            # The next try opens it again, with the password of that time. Kafka's store reads it for each client, and
+            # must remember a commit without an answer: librdkafka may repeat it, and the offset would go back.
+            if self._store is not None and not self._store.transactional:
+                self._close_store()
             return False
         self._succeeded()
         return True
@@ -182,11 +191,13 @@ class Mirrors:
         """Queue a committed offset; a repeated commit of an idle partition changes nothing."""
         if self._mirrors and self._newest.get(partition) != offset:
             self._newest[partition] = offset
-            self.put_all({partition: CommittedOffset(offset, metadata)})
+            for mirror in self._mirrors:
+                mirror.put({partition: CommittedOffset(offset, metadata)})
 
     def put_all(self, offsets: Offsets) -> None:
-        for mirror in self._mirrors if offsets else ():
-            mirror.put(offsets)
+        """Queue the offsets of all partitions there are."""
+        for mirror in self._mirrors:
+            mirror.put_all(offsets)
 
     def close(self) -> None:
         """Wait briefly for pending writes."""

@@ -200,6 +200,24 @@ def test_a_rotated_password_is_read_again(server: FailingStore, monkeypatch: pyt
     assert (5, 1, True) == (server.holds(A), made.failures, old.closed)
 
 
+def test_the_store_of_kafka_is_kept(server: FailingStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It starts no commit before the last one has ended, which librdkafka may repeat. It reads its secrets itself."""
+    monkeypatch.setattr(mirrors, "FIRST_BACKOFF", 0.01)
+    server.transactional = True
+    server.error = Transient(A, "Timed out")
+    stores = iter([server])
+    made = Mirrors([Mirror("kafka", lambda: next(stores), write_forward)])
+
+    made.put(A, 5, "")
+    until(lambda: made.failures)
+    assert not server.closed
+    server.error = None
+    until(lambda: server.holds(A) == 5)
+    made.close()
+
+    until(lambda: server.closed)
+
+
 def test_a_store_that_cannot_be_opened_harms_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker may lack a mirror's client, even if the driver has it."""
     monkeypatch.setattr(mirrors, "FIRST_BACKOFF", 0.01)
@@ -341,3 +359,22 @@ class TestPartlyDown:
 
         assert "raw-0: the server does not answer" == status.error
         assert [(B, 6)] == server.saves
+
+    def test_what_the_driver_sees_no_more_is_not_tried_again(
+        self, write: Write, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Its topic is gone, so Kafka takes no offset of it. A task names only what it has just committed."""
+        monkeypatch.setattr(mirrors, "FIRST_BACKOFF", 60.0)
+        server = PartlyDown()
+        made = Mirrors([Mirror("fake", lambda: server, write)])
+
+        made.put_all({A: CommittedOffset(5), B: CommittedOffset(6)})
+        until(lambda: made.failures)
+        made.put(B, 7, "")
+        assert 2 == made.status[0].waiting
+        made.put_all({B: CommittedOffset(8)})
+        assert 1 == made.status[0].waiting
+        made.close()
+
+        until(lambda: [(B, 6), (B, 8)] == server.saves)
+        assert 1 == made.failures
