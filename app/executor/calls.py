@@ -31,7 +31,7 @@ MAX_PARKED = 8
 # anyway (`app.kafka.writers`), so reading its partition again costs nothing extra. To measure how long the other lanes
 # wait: python -m tests.chaos refusals "sink partition leaderless".
 HANGS_SECONDS = 0.5
-# More than the sum of the timeouts in any call of a lane.
+# More than a call takes, unless several of its requests time out one after the other.
 CALL_SECONDS = 60.0
 WAIT_SECONDS = 0.05
 # How long to wait for an abandoned call to return.

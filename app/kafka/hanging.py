@@ -20,7 +20,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from enum import Enum, auto
 from typing import Any, NamedTuple
 
-from confluent_kafka import IsolationLevel, KafkaError
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # not in its __all__
 
 from app.headers import TRANSACTION, Header, origin_of, ours, whole_number
@@ -110,6 +110,8 @@ class HangingTransactions:
         self.group = group
         self._lock = threading.Lock()
         self._admin: AdminClient | None = None
+        self._looked: dict[tuple[Partition, Partition], tuple[int, Own | None]] = {}
+        """Up to which offset of a target a source's last record was looked for when that failed, and what was found."""
 
     def ends(self, partitions: Collection[Partition]) -> dict[Partition, Ends]:
         """
@@ -173,17 +175,22 @@ class HangingTransactions:
         """
         Return the source offset named by the last unstable record of a source partition; None if there is none.
 
-        A dead letter names its source without our header.
+        A dead letter names its source without our header. The next call goes on where one has failed, because another
+        application's transaction may be open for longer than can be read at once.
 
         Raises:
             KafkaException: reading failed or timed out.
         """
-        last: Own | None = None
-        if ends.open:
-            deadline = time.monotonic() + READ_SECONDS
-            for record in self._read({target: range(*ends)}, deadline):
-                last = self._own(record, source) or last
-        return None if last is None else last.origin
+        at, last = self._looked.pop((source, target), (ends.last_stable, None))
+        if not ends.last_stable <= at <= ends.high_watermark:
+            at, last = ends.last_stable, None
+        try:
+            for record in self._read({target: range(at, ends.high_watermark)}, time.monotonic() + READ_SECONDS):
+                at, last = record.offset + 1, self._own(record, source) or last
+        except KafkaException:
+            self._looked[source, target] = at, last
+            raise
+        return None if last is None or last.at < ends.last_stable else last.origin
 
     def was_committed(
         self,

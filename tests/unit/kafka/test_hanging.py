@@ -337,6 +337,35 @@ def test_a_mark_that_is_no_offset_is_none() -> None:
     assert Logs({CLEAN: [Message(7, [strange])]}).last_offset(RAW, CLEAN, Ends(5, 100)) is None
 
 
+class SlowLogs(Logs):
+    """Each read times out after one record, unless it was the last."""
+
+    def _read(
+        self, spans: Mapping[Partition, range], deadline: float, isolation: str = "read_uncommitted"
+    ) -> Iterator[Any]:
+        first, *more = super()._read(spans, deadline, isolation)
+        yield first
+        if more:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+
+def last_offset(logs: Logs, *ends: Ends) -> int | None:
+    """Ask once for each of these ends; all but the last time out."""
+    for each in ends[:-1]:
+        with pytest.raises(KafkaException, match="_TIMED_OUT"):
+            logs.last_offset(RAW, CLEAN, each)
+    return logs.last_offset(RAW, CLEAN, ends[-1])
+
+
+def test_a_look_at_a_long_open_transaction_goes_on_where_it_failed() -> None:
+    """Another application may keep one open for a quarter of an hour; no lane must wait for its end."""
+    logs = SlowLogs({CLEAN: [Message(5), line(6), Message(7), Message(8)]})
+
+    assert last_offset(logs, *[Ends(5, 9)] * 4) == BEGAN_AT
+    assert last_offset(logs, *[Ends(5, 9)] * 2, *[Ends(7, 9)] * 2) is None, "the mark has become stable"
+    assert last_offset(logs, *[Ends(5, 9)] * 3, Ends(5, 7), Ends(5, 7)) == BEGAN_AT, "the log became shorter"
+
+
 class Admin:
     """A client of a cluster on which the sink has no leader."""
 
