@@ -181,6 +181,9 @@ class Discovery:
         gone = {each for each in self._had_offset_in.keys() - existing if each.topic not in self._source.topics}
         for each in gone:
             del self._had_offset_in[each]
+            self._reported.pop(each, None)
+            self._blocked.pop(each, None)
+            self._cuts.pop(each, None)
         self._newcomers.forget(gone)
         self.owners.forget(gone)
 

@@ -136,45 +136,72 @@ def by_pattern(*assignments: str) -> Config:
 class TestATopicThatGoes:
     """Kafka deletes its offset with it. Later there may be a new topic of the same name."""
 
-    def goes(self, settings: Config, committed: CommittedOffset | None) -> tuple[Discovery, DriverKafka]:
-        """Look at the topic, and look when it is gone."""
+    def goes(
+        self,
+        settings: Config,
+        committed: CommittedOffset | None,
+        *,
+        reported: Sequence[Receipt] = (),
+        stays: bool = False,
+    ) -> tuple[Discovery, DriverKafka]:
+        """Look at the topic, get the reports of its tasks, and look when it is gone, but its offset perhaps `stays`."""
         kafka = DriverKafka(p0=(0, 10))
         kafka.committed = {A: committed} if committed else {}
         discovery = Discovery(settings, kafka.clients)
         discovery.discover()
-        kafka.topic_gone, kafka.committed = True, {}
+        discovery.reported(reported)
+        kafka.topic_gone, kafka.committed = True, kafka.committed if stays else {}
         discovery.discover()
         return discovery, kafka
 
-    def comes_back(self, settings: Config, committed: CommittedOffset | None) -> Workload:
-        discovery, kafka = self.goes(settings, committed)
+    def comes_back(self, discovery: Discovery, kafka: DriverKafka) -> Workload:
         kafka.topic_gone, kafka.topic_id = False, "id-2"
         return discovery.discover()
 
     def test_and_was_found_by_a_pattern_is_forgotten(self) -> None:
-        """Topics may come and go for ever."""
-        discovery, _ = self.goes(by_pattern(), CommittedOffset(4, OURS))
+        """Topics may come and go for ever. Here the log ended below the offset."""
+        discovery, _ = self.goes(by_pattern(), CommittedOffset(14, OURS))
 
         assert not discovery._newcomers.known
         assert not discovery._newcomers._new
         assert not discovery._had_offset_in
+        assert not discovery._cuts
         assert not discovery.owners._seen
 
     def test_and_was_found_by_a_pattern_is_another_one_when_it_comes_back(self) -> None:
         """It is read from its beginning, like any topic that joins."""
-        found = self.comes_back(by_pattern("starting.offsets=latest"), CommittedOffset(4, OURS))
+        found = self.comes_back(*self.goes(by_pattern("starting.offsets=latest"), CommittedOffset(4, OURS)))
 
         assert not found.blocked
         assert 0 == found.ranges[A].start
 
+    def test_and_was_blocked_is_not_blocked_when_it_comes_back(self) -> None:
+        """A task stopped at its first record, so the offset is the same as without one."""
+        text = str(OffsetMetadata("id-1", 0, blocked="too many dead letters", tripped=True))
+        blocked = Receipt(A, 0, 0, outcome=Outcome.BLOCKED, error="too many dead letters", metadata=text, tripped=True)
+
+        assert {A: 0} == starts(self.comes_back(*self.goes(by_pattern(), CommittedOffset(0, text), reported=[blocked])))
+
+    def test_before_a_look_has_seen_its_offset_is_another_one_when_it_comes_back(self) -> None:
+        """Only its task has told the offset, which could be pending."""
+        done = Receipt(A, 0, 4, records=4, out=4, outcome=Outcome.DONE, metadata=OURS)
+
+        assert {A: 0} == starts(self.comes_back(*self.goes(by_pattern(), None, reported=[done])))
+
+    def test_but_not_its_offset_is_told_when_it_comes_back(self) -> None:
+        """Another cluster or store does not delete the offset with the topic."""
+        found = self.comes_back(*self.goes(by_pattern(), CommittedOffset(4, OURS), stays=True))
+
+        assert isinstance(found.blocked[A], TopicRecreated)
+
     def test_and_is_named_is_told_when_it_comes_back(self) -> None:
-        found = self.comes_back(config("starting.offsets=latest"), CommittedOffset(4, OURS))
+        found = self.comes_back(*self.goes(config("starting.offsets=latest"), CommittedOffset(4, OURS)))
 
         assert isinstance(found.blocked[A], TopicRecreated)
 
     def test_and_never_had_an_offset_is_not_new_when_it_comes_back(self) -> None:
         """A broker may just not have listed it, so `starting.offsets` decides as before."""
-        assert 10 == self.comes_back(by_pattern("starting.offsets=latest"), None).ranges[A].start
+        assert 10 == self.comes_back(*self.goes(by_pattern("starting.offsets=latest"), None)).ranges[A].start
 
 
 def test_a_start_by_time_that_cannot_be_read_is_waited_for() -> None:
