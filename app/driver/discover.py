@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, KeysView, Mapping
 from dataclasses import replace
 
 from app.config import Config, FromDuration, FromTimestamp
@@ -125,6 +125,11 @@ class Discovery:
         known = at.partition in self._planned
         return known and self._committer_since_plan(at.partition, at.committed) == NOBODY
 
+    @property
+    def partitions(self) -> KeysView[Partition]:
+        """The partitions at the last plan."""
+        return self._planned.keys()
+
     def at_rest(self) -> set[Partition]:
         """
         Return the partitions whose offsets are ours to renew between two rounds; another run renews what it commits.
@@ -133,7 +138,7 @@ class Discovery:
         """
         found = self._clients.offsets.load(self._planned, stable=False)
         by_others = {each for each, at in found.items() if self._committer_since_plan(each, at) not in (None, NOBODY)}
-        return set(found) - by_others - self.takeover.taken.keys()
+        return set(found) - by_others - self.takeover.held
 
     def refresh(self) -> SourceOffsets:
         """Return the offsets while tasks commit, without deciding anything. Raises what `discover` raises."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 
 from app.driver.clients import Clients
 from app.errors import NotUsable, PartitionError, Unreachable
@@ -36,7 +36,9 @@ class Renewal:
         self._clients = clients
         self._clock = clock
         self._transactional = transactional
-        self._renewed_at = -math.inf
+        self._renewed_at: dict[Partition, float] = {}
+        """When the offset of each partition was renewed, by this run's tasks or by its driver."""
+        self._pause_renewed_at = -math.inf
         self.every = RENEW_SECONDS
         """The longest time between two commits of an offset, in seconds."""
 
@@ -46,26 +48,33 @@ class Renewal:
         if retention is not None:
             self.every = min(RENEW_SECONDS, retention / SHARE)
 
-    def renew(self, at_rest: Callable[[], Collection[Partition]], *, paused: bool = False) -> None:
-        """Renew the offsets of the partitions `at_rest` if it is time, and the mark of a pause with them."""
-        if self._clock() - self._renewed_at < self.every:
-            return
-        with contextlib.suppress(NotUsable, Unreachable, PartitionError):  # retried at the next look
-            self._commit_again(at_rest())
-            if paused:
-                self._clients.pauses.renew()
-            self._renewed_at = self._clock()
+    def renewed(self, partitions: Iterable[Partition]) -> None:
+        """Record that the offsets of these partitions have just been renewed."""
+        self._renewed_at |= dict.fromkeys(partitions, self._clock())
 
-    def _commit_again(self, partitions: Collection[Partition]) -> None:
-        if not partitions:
-            return
+    def renew(
+        self, partitions: Collection[Partition], at_rest: Callable[[], Collection[Partition]], *, paused: bool = False
+    ) -> None:
+        """Renew what is due: of all these partitions, those that are `at_rest`, and the mark of a pause."""
+        self._renewed_at = {each: at for each, at in self._renewed_at.items() if each in partitions}
+        due = {each for each in partitions if self._is_due(self._renewed_at.get(each, -math.inf))}
+        with contextlib.suppress(NotUsable, Unreachable, PartitionError):  # retried at the next look
+            if due and (ours := sorted(due.intersection(at_rest()))):
+                self.renewed(self._commit_again(ours))
+            if paused and self._is_due(self._pause_renewed_at):
+                self._clients.pauses.renew()
+                self._pause_renewed_at = self._clock()
+
+    def _is_due(self, renewed_at: float) -> bool:
+        return self._clock() - renewed_at >= self.every
+
+    def _commit_again(self, partitions: Collection[Partition]) -> Collection[Partition]:
+        """Return the partitions that could be reached."""
         store = self._clients.offsets
         if self._transactional:
             assert is_transactional(store)  # the configuration allows no other
-            if len(self._clients.fence.renew(partitions, store)) < len(partitions):
-                msg = "some partitions could not be fenced"
-                raise Unreachable(msg)
-            return
+            return self._clients.fence.renew(partitions, store)
         for partition, committed in store.load(partitions, stable=True).items():
             if not committed.corrupt:
                 store.save(partition, committed.offset, committed.metadata)
+        return partitions

@@ -80,8 +80,6 @@ class Service:
         """How many rounds in a row have failed in every partition before a record was read."""
         self._patience = 1
         """Doubled after a round whose tasks did not report: where they start slowly, each would be killed in vain."""
-        self._unrenewed: set[Partition] = set()
-        """The planned partitions whose last task did not commit at its end: it failed, was killed, or never ran."""
         self._renewal = Renewal(clients, runtime.monotonic, transactional=self._fence is not None)
         self._stand_by_seconds = min(config.round_interval, BEAT_SECONDS)
         """How often to look whether the other run is gone; a long `round.interval` must not delay the work."""
@@ -160,7 +158,7 @@ class Service:
             config, workload = self.task_config(), self._discovery.discover(stable=stable)
         except Unreachable:
             if works:  # only the source may be away, for as long as offsets are kept
-                self._renew([])
+                self._renew()
             raise
         if self._clients.placeholders is not None:
             self._clients.placeholders.make_room(workload.ranges)
@@ -235,7 +233,7 @@ class Service:
             if not done and self._hands_over(workload):
                 pass
             elif not done and self._is_paused():
-                self._renew([])
+                self._renew()
                 self._wait(self._config.round_interval)
             else:
                 self._renew(ranges)
@@ -269,11 +267,11 @@ class Service:
         self._tracker.paused(pause)
         return pause is not None
 
-    def _renew(self, ranges: Iterable[OffsetRange]) -> None:
-        """Renew, if it is time, the offsets that no task with these ranges will renew, or its last one did not."""
-        renewed = {each.partition for each in ranges} - self._unrenewed
+    def _renew(self, ranges: Iterable[OffsetRange] = ()) -> None:
+        """Renew the offsets that are due. At first, leave those of these ranges to the tasks of the first round."""
+        first = {each.partition for each in ranges} if self._tracker.next_round == 1 else set()
         paused = self._tracker.snapshot.paused is not None
-        self._renewal.renew(lambda: self._discovery.at_rest() - renewed, paused=paused)
+        self._renewal.renew(self._discovery.partitions - first, self._discovery.at_rest, paused=paused)
 
     def _wait(self, seconds: float) -> None:
         """
@@ -315,7 +313,6 @@ class Service:
         ]
         timings = self._runtime.timings.for_slow_tasks(self._patience)
         running = rounds.submit(assignments)
-        self._unrenewed.update(each.partition for each in ranges)
         self._tracker.round_began(slots, len(tasks), ranges)
         self._tracker.aged(self._clients.ages)
         round_ = Round(
@@ -377,7 +374,7 @@ class Service:
         self._allowances = {receipt.partition: most for receipt in receipts if (most := receipt.allowance) is not None}
         self._windows = {receipt.partition: receipt.window for receipt in receipts if receipt.window}
         self._reported_at = self._runtime.monotonic()
-        self._unrenewed.difference_update(each.partition for each in receipts if each.outcome is Outcome.DONE)
+        self._renewal.renewed(each.partition for each in receipts if each.outcome is Outcome.DONE)
         self._discovery.reported(receipts, fenced)
         self._tracker.round_ended(receipts, took)
         idle = all(receipt.outcome is Outcome.FAILED and not receipt.records for receipt in receipts)

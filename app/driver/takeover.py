@@ -29,19 +29,25 @@ class Takeover:
     def __init__(self, me: Owner, sight: Sight, gone_seconds: float) -> None:
         self._me = me
         self._others: dict[Partition, Owner] = {}
+        self._earlier = Life(sight, gone_seconds)
         self._later = Life(sight, gone_seconds)
         self._latest = NOBODY
         """The run of a later generation that was seen last."""
 
     def observe(self, moved: Mapping[Partition, Owner]) -> None:
         """Record the owners of the offsets that moved since the last look."""
+        again = self.to_take & moved.keys()  # what the first look finds may be old
+        self._earlier.observe(sign=any(self._is_earlier(moved[each]) for each in again))
         for partition, owner in moved.items():
             self._others.pop(partition, None)
-            if owner.generation != self._me.generation and owner != NOBODY:
+            if self._is_earlier(owner) or self._is_later(owner):
                 self._others[partition] = owner
         later = max((owner for owner in moved.values() if self._is_later(owner)), default=NOBODY)
         self._later.observe(sign=later != NOBODY, of_another=later != self._latest)
         self._latest = self._latest if later == NOBODY else later
+
+    def _is_earlier(self, owner: Owner) -> bool:
+        return owner != NOBODY and owner.generation < self._me.generation
 
     def _is_later(self, owner: Owner) -> bool:
         return owner.generation > self._me.generation
@@ -57,6 +63,11 @@ class Takeover:
     def to_take(self) -> set[Partition]:
         """The partitions of an earlier generation, active or not."""
         return {partition for partition, owner in self._others.items() if not self._is_later(owner)}
+
+    @property
+    def held(self) -> set[Partition]:
+        """The partitions of other generations that are active."""
+        return {*self.taken, *(self.to_take if self._earlier.goes_on else ())}
 
     def has_all(self, partitions: Collection[Partition]) -> bool:
         """Return whether a later generation has all of these partitions, or has had time to take all it wants."""

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from app.driver.renewal import RENEW_SECONDS, SHARE, Renewal
 from app.errors import NotAllowed, SparkFailed, Unreachable, WinnowError
-from app.model import CommittedOffset, Outcome, Owner, Partition
+from app.model import CommittedOffset, Outcome, Owner, Partition, Pause
 from app.offsets.metadata import OffsetMetadata
 from tests.fakes.driver import DriverKafka, FakeRound, FakeRounds, SimulatedRounds, config, service, works
 from tests.fakes.pauses import PAUSE, PausedFor
@@ -28,6 +28,9 @@ class RenewalHarness:
         self.now = 0.0
         self.renewal = Renewal(self.kafka.clients, lambda: self.now, transactional=transactional)
 
+    def renew(self, *partitions: Partition, paused: bool = False) -> None:
+        self.renewal.renew(partitions, lambda: partitions, paused=paused)
+
 
 @pytest.mark.parametrize(("transactional", "fenced"), [(True, [[A, B]]), (False, [])])
 def test_it_changes_nothing(transactional: bool, fenced: Sequence[Sequence[Partition]]) -> None:
@@ -35,7 +38,7 @@ def test_it_changes_nothing(transactional: bool, fenced: Sequence[Sequence[Parti
     harness = RenewalHarness(transactional=transactional)
     before = dict(harness.kafka.committed)
 
-    harness.renewal.renew(lambda: [A, B])
+    harness.renew(A, B)
 
     assert before == harness.kafka.committed
     assert [A] == harness.kafka.renewed
@@ -46,7 +49,7 @@ def test_it_is_done_at_once_and_then_when_it_is_time() -> None:
     """A service that runs for a few minutes a day renews them, too."""
     harness = RenewalHarness()
     for harness.now in (0, RENEW_SECONDS - 1, RENEW_SECONDS, 2 * RENEW_SECONDS - 1):
-        harness.renewal.renew(lambda: [A])
+        harness.renew(A)
 
     assert [A, A] == harness.kafka.renewed
 
@@ -74,12 +77,12 @@ def test_without_a_fence_nothing_is_committed() -> None:
     harness.kafka.reachable = unfenced.kafka.reachable = False
 
     for each in (harness, unfenced):
-        each.renewal.renew(lambda: [A])
+        each.renew(A)
 
     assert [] == harness.kafka.renewed
     assert [A] == unfenced.kafka.renewed
     harness.kafka.reachable = True
-    harness.renewal.renew(lambda: [A])
+    harness.renew(A)
     assert [A] == harness.kafka.renewed
 
 
@@ -89,27 +92,50 @@ def test_only_what_is_fenced_is_committed() -> None:
     harness.kafka.committed[B] = CommittedOffset(7)
     harness.kafka.unfenced = {B}
 
-    harness.renewal.renew(lambda: [A, B])
+    harness.renew(A, B)
     assert [A] == harness.kafka.renewed
     harness.kafka.unfenced = set()
-    harness.renewal.renew(lambda: [A, B])
+    harness.renew(A, B)
 
-    assert [A, B] == sorted(set(harness.kafka.renewed))
+    assert [A, B] == harness.kafka.renewed
+
+
+def test_what_a_task_has_renewed_is_due_later() -> None:
+    """Each partition has a time of its own."""
+    harness = RenewalHarness()
+    harness.kafka.committed[B] = CommittedOffset(7)
+    for harness.now, done in (0, []), (1, [A]), (RENEW_SECONDS, []), (RENEW_SECONDS + 1, []):
+        harness.renewal.renewed(done)
+        harness.renew(A, B)
+
+    assert [A, B, B, A] == harness.kafka.renewed
+
+
+def test_a_partition_that_is_gone_is_forgotten() -> None:
+    """Topics may come and go for ever; one that comes back is another one."""
+    harness = RenewalHarness()
+    for existing in (A, B), (B,), (A, B):
+        harness.renew(*existing)
+
+    assert [A, A] == harness.kafka.renewed
 
 
 def test_an_outage_is_no_error() -> None:
-    """The driver retries at the next look."""
-    harness = RenewalHarness()
+    """The driver retries at the next look what it could not renew, here the mark of a pause."""
+    harness, tried = RenewalHarness(), list[Pause]()
 
-    def away() -> None:
-        raise Unreachable("away")
+    def away_once() -> None:
+        tried.append(PAUSE)
+        if len(tried) == 1:
+            raise Unreachable("away")
 
-    harness.kafka.pauses.renew = away  # type: ignore[method-assign]
+    harness.kafka.pauses.renew = away_once  # type: ignore[method-assign]
 
-    harness.renewal.renew(lambda: [A], paused=True)
-    harness.renewal.renew(lambda: [A])
+    for _ in range(3):
+        harness.renew(A, paused=True)
 
-    assert [A, A] == harness.kafka.renewed
+    assert [PAUSE, PAUSE] == tried
+    assert [A] == harness.kafka.renewed
 
 
 def test_a_blocked_partition_keeps_its_offset() -> None:
@@ -194,7 +220,17 @@ class TestTasksThatDoNot:
         rounds = FakeRounds(lambda _: SparkFailed("cancelled"))
         rounds.kind = Starving
 
-        assert dict.fromkeys([A, B], SHARE) == self.run(kafka, rounds, time)
+        assert dict.fromkeys([A, B], 1 + SHARE) == self.run(kafka, rounds, time)
+
+    def test_no_round_succeeds(self) -> None:
+        """A broken parser ends each run of the driver after a minute, and its restarts may go on for a week."""
+        kafka, time = DriverKafka(p0=(0, 10), p1=(0, 10)), SimulatedTime()
+        rounds = FakeRounds(lambda _: SparkFailed("a task failed too often"))
+
+        with pytest.raises(SparkFailed):
+            self.run(kafka, rounds, time)
+
+        assert {A: 1, B: 1} == Counter(kafka.renewed)
 
     @pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.FENCED])
     def test_a_partition_that_fails_in_each_round(self, outcome: Outcome) -> None:
@@ -231,7 +267,7 @@ class SourceOutage:
         if self.time.now >= self.begins:
             raise Unreachable(self.AWAY)
 
-    def run(self, until: float = 3_700.0) -> set[object]:
+    def run(self, until: float = 4_300.0) -> set[object]:
         """Return the causes that were logged."""
         rounds, stop = SimulatedRounds(self.kafka, self.time), SimulatedStop(self.time, until)
         with capture_logs() as logs:
@@ -268,13 +304,13 @@ class TestSourceOutage:
         real = flow.kafka.load
 
         def load(*args: Any, **named: Any) -> dict[Partition, CommittedOffset]:
-            if 300 < flow.time.now < 1_000:
+            if 300 < flow.time.now < 1_600:
                 raise trouble
             return real(*args, **named)
 
         flow.kafka.load = load  # type: ignore[method-assign]
 
-        causes = flow.run(until=1_010)
+        causes = flow.run(until=1_610)
 
         assert {SourceOutage.AWAY} == causes
         assert dict.fromkeys([A, B], 1) == Counter(flow.kafka.renewed)

@@ -980,13 +980,13 @@ class TestChecks:
             act: the work of a round, by default all that there is.
             round_: attributes of each round.
         """
-        stop, waits, at_start = stop or Stop(), count(), 1
+        stop, waits, fences = stop or Stop(), count(), dict[FakeRound, int]()
         rounds = FakeRounds(act or works(kafka), slots=2)
 
         def wait(running: FakeRound, at_most: float) -> bool:
             if next(waits) > 10 * seconds:
                 stop.request("SIGTERM")
-            return len(kafka.fenced) - at_start >= len(rounds.rounds)
+            return len(kafka.fenced) > fences.setdefault(running, len(kafka.fenced))
 
         rounds.kind = type("Checked", (FakeRound,), {"wait": wait, **round_})
         with capture_logs() as logs:

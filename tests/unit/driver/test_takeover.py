@@ -89,6 +89,17 @@ class TestTakeover:
         harness.look({B: LATER})
         assert {A, B} == harness.takeover.taken.keys()
 
+    def test_an_active_generation_holds_all_its_partitions(self) -> None:
+        """One offset that moves is enough, because the others may be idle. Those of the first look may be old."""
+        harness = TakeoverHarness()
+        for moved, held in (({A: EARLIER, B: EARLIER}, set()), ({A: EARLIER}, {A, B}), ({C: LATER}, {A, B, C})):
+            harness.look(moved)
+            assert held == harness.takeover.held
+
+        harness.now += GONE_SECONDS
+
+        assert not harness.takeover.held
+
     def test_everything_is_taken_when_each_partition_is(self) -> None:
         """Partitions that we do not work on do not matter."""
         harness = TakeoverHarness()
