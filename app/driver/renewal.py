@@ -4,7 +4,7 @@ Renews the offsets of partitions that no task renews (idle, blocked or paused on
 Brokers delete the offsets of a group without members partition by partition, `offsets.retention.minutes` (7 days) after
 the last commit. The next start would read such a partition from its beginning and duplicate its lines. A task renews
 the offsets of its partitions when it ends, so a round never outlasts the renewal interval. Where it could not, or never
-ran, the driver does so between two rounds.
+ran, the driver does so between two rounds, or while it waits for executors.
 """
 
 from __future__ import annotations

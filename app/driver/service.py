@@ -122,7 +122,7 @@ class Service:
             rounds = self._await(self._start_rounds)
             if takes_over:
                 self._tracker.waits_for(Step.WORKERS)
-                self._await(rounds.warm_up)
+                self._await_workers(rounds)
                 config, workload = self._discover()
             self._tracker.waits_for(Step.ROUND)
             return self._rounds(rounds, config, workload, until_end=until_end)
@@ -144,6 +144,21 @@ class Service:
     def _await(self, call: Callable[[], T]) -> T:
         """Return the result of a call that may take minutes, and keep the heartbeat going."""
         return self._stop.result(self._runtime.background(call), self._tracker.beat)
+
+    def _await_workers(self, rounds: Rounds) -> None:
+        """Wait until all slots have a worker. If none comes and the earlier generation leaves, renew its offsets."""
+        gone = self._runtime.timings.gone
+        look_at = self._runtime.monotonic() + gone
+
+        def meanwhile() -> None:
+            nonlocal look_at
+            self._tracker.beat()
+            if self._runtime.monotonic() >= look_at:
+                self._discover()
+                self._renew()
+                look_at = self._runtime.monotonic() + gone
+
+        self._stop.result(self._runtime.background(rounds.warm_up), meanwhile)
 
     def _discover(self, *, works: bool = False) -> tuple[TaskConfig, Workload]:
         config, workload = self._as_soon_as_kafka_answers(partial(self._discover_once, works=works))

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from concurrent.futures import Future
+from typing import Any, TypeVar
 
 import pytest
 from structlog.testing import capture_logs
 
 from app.config import Config
 from app.driver.life import Sight
+from app.driver.renewal import SHARE
 from app.driver.service import Service
 from app.driver.starting_offsets import PartitionOffsets
 from app.driver.takeover import Takeover, control_partitions_last
@@ -35,6 +38,7 @@ from app.status.snapshot import Step
 from tests.fakes.driver import DriverKafka, FakeRound, FakeRounds, Result, config, works
 from tests.fakes.simulation import SimulatedStop, SimulatedTime
 
+T = TypeVar("T")
 A, B, C = Partition("raw", 0), Partition("raw", 1), Partition("raw", 2)
 EARLIER, ME = Owner(9_000, "there", "clean", 1), Owner(5_000, "here", "clean", 2)
 GONE_SECONDS = REAL.timings.gone
@@ -288,6 +292,51 @@ class TestTheLater:
         flow.run()
 
         assert flow.tracker.snapshot.rival is None
+
+
+class LateWorkers(SimulatedStop):
+    """No executor comes for as long as the simulation lasts."""
+
+    tracker: StatusTracker
+
+    def result(self, future: Future[T], meanwhile: Callable[[], object] = lambda: None) -> T:
+        """Let time pass until the stop where the service waits for workers."""
+        while self.tracker.snapshot.step is Step.WORKERS and not self.wait(1.0):
+            meanwhile()
+        return super().result(future, meanwhile)
+
+
+class TestNoExecutorComes:
+    """The earlier generation leaves after `handover.timeout`, and nobody else renews the offsets. They are kept an hour."""
+
+    def run(self, *, leaves: float, seconds: float = 3_700.0) -> list[tuple[float, Partition]]:
+        """Return the time of each renewal. The earlier run commits in one of its two partitions until it leaves."""
+        kafka = Occupied(EARLIER, until=leaves)
+        kafka.watermark[B], kafka.committed[B], kafka.retention = (0, 10), owned(4, EARLIER), 3_600.0
+        flow, renewed = SimulatedService(kafka, FakeRounds(works(kafka))), list[tuple[float, Partition]]()
+        kafka.time = flow.time
+        kafka.save = lambda each, *_: renewed.append((flow.time.now, each))  # type: ignore[method-assign]
+        flow.stop = LateWorkers(flow.time, seconds)
+        flow.stop.tracker = flow.tracker
+
+        flow.run()
+
+        assert [] == flow.rounds.rounds
+        return renewed
+
+    def test_the_later_renews_what_nobody_works_on(self) -> None:
+        """A driver that is restarted again and again must do so soon."""
+        renewed = self.run(leaves=0)
+
+        assert [GONE_SECONDS, GONE_SECONDS + 900] == sorted({at for at, _ in renewed})[:2]
+        assert dict.fromkeys([A, B], 1 + SHARE) == Counter(each for _, each in renewed)
+
+    def test_the_later_fences_nothing_while_the_earlier_works(self) -> None:
+        """That would cost the earlier service a rebalance, even for an idle partition."""
+        renewed = self.run(leaves=1_800)
+
+        assert 1_800 <= min(at for at, _ in renewed) <= 1_800 + 2 * GONE_SECONDS
+        assert {A, B} == {each for _, each in renewed}
 
 
 class Beside(FakeRounds):
