@@ -20,7 +20,8 @@ Whatever asks Kafka or an offset store may raise Unreachable and NotUsable. Docs
     └── PartitionError       one source partition; the others continue
         ├── Fenced               another owner took the partition over: drop everything; no harm is done
         ├── Transient            retire the producer, open a new one, resume at the committed offset
-        │   └── Refused              Kafka rejects a record, which is searched for and becomes a dead letter
+        │   ├── Refused              Kafka rejects a record, which is searched for and becomes a dead letter
+        │   └── Undelivered          what cannot be written now is separated from what can, and waits
         ├── Undeliverable        a partition that receives its lines has no leader; it resumes on its own
         ├── OffsetMoved          the committed offset went back or vanished after the driver planned: plan again
         └── Blocked              needs an operator; retried with each plan, so it recovers without a restart
@@ -183,6 +184,10 @@ class Transient(PartitionError):
 
 class Refused(Transient):
     """Kafka rejects a record of a transaction, and would reject it again."""
+
+
+class Undelivered(Transient):
+    """Records were not written or not committed; none of them is to blame."""
 
 
 class Undeliverable(PartitionError):

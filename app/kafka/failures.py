@@ -18,6 +18,7 @@ from app.errors import (
     Refused,
     Transient,
     Truncated,
+    Undelivered,
     Unreachable,
 )
 from app.model import Partition, SinkKafka
@@ -122,11 +123,12 @@ RECORD_REFUSED = frozenset(
 def of_writing(
     problem: KafkaError | KafkaException, partition: Partition, doing: str, offset: int | None = None
 ) -> PartitionError:
-    """Return what an error means for a partition's writer: as `of_partition`, or Kafka refuses a record."""
-    error = error_of(problem)
-    if error.code() in RECORD_REFUSED:
-        return Refused(partition, f"{doing} failed: {error.str()} ({error.name()})", offset)
-    return of_partition(problem, partition, doing, offset)
+    """Return what an error means for a partition's writer: as `of_partition`, or what happens to its records."""
+    found = of_partition(problem, partition, doing, offset)
+    if not isinstance(found, Transient):
+        return found
+    kind = Refused if error_of(problem).code() in RECORD_REFUSED else Undelivered
+    return kind(partition, found.cause, offset)
 
 
 NO_ANSWER = frozenset(

@@ -18,7 +18,7 @@ from typing import TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from app.errors import OffsetPending, PartitionError, Transient
+from app.errors import OffsetPending, PartitionError, Transient, Undelivered
 from app.events import TRANSACTION_ABORTED_AGAIN, TRANSACTION_ENDED_AGAIN
 from app.kafka import settings
 from app.kafka.consumer import CONTROL_SECONDS
@@ -102,7 +102,7 @@ class Writer:
         self._send_left(FULL_QUEUE_SECONDS)
         if self._left:
             where = self._sender.targets
-            raise Transient(self._partition, f"nothing could be delivered to {where} for {FULL_QUEUE_SECONDS:.0f} s")
+            raise Undelivered(self._partition, f"nothing could be delivered to {where} for {FULL_QUEUE_SECONDS:.0f} s")
 
     def _send_left(self, patience: float) -> None:
         """Queue what is left, in order, until all is queued or there has been no room for `patience` seconds."""
@@ -163,7 +163,7 @@ class Writer:
             self._raise_if_lost()
             if time.monotonic() > deadline:
                 what = f"{left} records were not acknowledged by {self._sender.targets} within {CONTROL_SECONDS:.0f} s"
-                raise Transient(self._partition, what)
+                raise Undelivered(self._partition, what)
         self._refuse_if_abandoned()
 
     def _raise_if_lost(self) -> None:
@@ -289,7 +289,7 @@ class TransactionalWriter(Writer):
 
     def send_dead_letters(self, dead_letters: Sequence[OutgoingRecord]) -> None:
         if self._unsettled is not None:
-            raise Transient(self._partition, f"{self._unsettled} has no leader")
+            raise Undelivered(self._partition, f"{self._unsettled} has no leader")
         self._begin()
         super().send_dead_letters(dead_letters)
 

@@ -19,6 +19,7 @@ from app.errors import (
     TooManyDeadLetters,
     Transient,
     Truncated,
+    Undelivered,
     Unreachable,
 )
 from app.executor.clients import SourceConsumer
@@ -141,7 +142,7 @@ def _after(error: PartitionError, state: State, now: float) -> Closed | Ended:
         ledger.trouble.happened(error, at, now)
     ended = _end(error, ledger)
     if ended is None:
-        return Closed(ledger, state.writer, now + _pause(error, ledger))
+        return Closed(ledger, state.writer, now + _pause(error, state))
     ended.writer = state.writer
     return ended
 
@@ -173,15 +174,19 @@ def _end_if_cut(error: Truncated, ledger: Ledger) -> Ended | None:
     return Ended(ledger, Outcome.BLOCKED, final.cause, final.cure)
 
 
-def _pause(error: PartitionError, ledger: Ledger) -> float:
+def _pause(error: PartitionError, state: State) -> float:
     """Note an error that may pass; return for how long the lane waits before it opens again."""
+    ledger = state.ledger
     pause = ledger.backoff
     ledger.error = str(error)
     ledger.reopened += 1
     ledger.backoff = min(pause * 2, LAST_BACKOFF)
+    if not isinstance(state, Ready) or ledger.committed is None:  # nothing was sent
+        return pause
+    if isinstance(error, Undelivered):
+        ledger.search.undelivered(ledger.committed, ledger.reach)
     if not isinstance(error, Refused):
         return pause
     ledger.refused_because = error.cause
-    if ledger.committed is not None:  # otherwise nothing was sent
-        ledger.search.refused(ledger.committed, ledger.reach)
-    return pause if ledger.search.stop is None else 0.0  # a search retries at once
+    ledger.search.refused(ledger.committed, ledger.reach)
+    return pause if ledger.search.stop is None else 0.0  # a search for the culprit retries at once

@@ -1,9 +1,12 @@
 """
-Finds the records of a partition that Kafka refuses, for whatever reason, by bisection.
+Finds the records of a partition that Kafka does not take, for whatever reason, by bisection.
 
 If a transaction is refused again and again, one of its records is to blame. The next transaction contains only the
 first half of them. If it succeeds, the search continues behind it, otherwise inside it, until a single record is
 refused. More may follow, so the search then takes one record, two, four and so on.
+
+If records cannot be delivered now, the same search blames none: it commits what can be delivered, so that only the rest
+is tried again and again.
 """
 
 from __future__ import annotations
@@ -11,8 +14,8 @@ from __future__ import annotations
 from app.cures import reset
 from app.model import Partition
 
-# A refusal may be temporary: a new topic configuration takes a moment to reach all brokers.
-REFUSALS_IN_A_ROW = 3
+# A failure may be temporary: a new topic configuration takes a moment to reach all brokers.
+FAILURES_IN_A_ROW = 3
 # Once a lane has committed this many offsets at once, the search ends.
 LARGEST_STEP = 16_384
 
@@ -25,37 +28,41 @@ def refused_cure(partition: Partition, offset: int) -> str:
 
 
 class Search:
-    """The search for refused records in one partition; idle until Kafka refuses a transaction repeatedly."""
+    """The search for such records in one partition; idle until transactions fail repeatedly."""
 
     def __init__(self) -> None:
         self.stop: int | None = None
         """Commit before passing this offset."""
         self.found: int | None = None
         """The next offset, if its record alone was refused."""
-        self._start = self._refusals = 0
-        """How often Kafka has refused a transaction that starts at this offset."""
-        self._refused_end: int | None = None
-        """The end of a refused transaction."""
+        self._start = self._failures = 0
+        """How often a transaction that starts at this offset has failed."""
+        self._failed_end: int | None = None
+        """The end of a failed transaction."""
         self._step = 1
 
     def refused(self, start: int, end: int) -> None:
         """Learn that Kafka refused a transaction from `start`, the committed offset, to `end`, exclusive."""
-        self._refusals = self._refusals + 1 if start == self._start else 1
-        self._start = start
-        if end <= start or (self.stop is None and self._refusals < REFUSALS_IN_A_ROW):
-            return
-        self._step, self._refused_end = 1, end
-        self.stop = start + max(1, (end - start) // 2)
-        if end == self.stop:
+        self.undelivered(start, end)
+        if self.stop is not None and end == start + 1:
             self.found = start
+
+    def undelivered(self, start: int, end: int) -> None:
+        """Learn that such a transaction failed, although perhaps no record is to blame."""
+        self._failures = self._failures + 1 if start == self._start else 1
+        self._start = start
+        if end <= start or (self.stop is None and self._failures < FAILURES_IN_A_ROW):
+            return
+        self._step, self._failed_end = 1, end
+        self.stop = start + max(1, (end - start) // 2)
 
     def committed(self, offset: int) -> None:
         """Learn that everything before an offset is committed."""
         if self.stop is None or offset < self.stop:
             return
         self.found = None
-        if self._refused_end is not None and offset < self._refused_end:
-            self.stop = offset + max(1, (self._refused_end - offset) // 2)
+        if self._failed_end is not None and offset < self._failed_end:
+            self.stop = offset + max(1, (self._failed_end - offset) // 2)
             return
         self.stop = offset + self._step if self._step <= LARGEST_STEP else None
-        self._step, self._refused_end = self._step * 2, None
+        self._step, self._failed_end = self._step * 2, None

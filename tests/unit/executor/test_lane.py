@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 from structlog.testing import capture_logs
 
-from app.errors import Fenced, OffsetMoved, PartitionError, Refused, Transient
+from app.errors import Fenced, OffsetMoved, PartitionError, Refused, Transient, Undelivered
 from app.executor.cleanse import Cleansed
 from app.executor.lane.lane import Lane
-from app.executor.lane.search import REFUSALS_IN_A_ROW
+from app.executor.lane.search import FAILURES_IN_A_ROW
 from app.executor.lane.states import Closed, Ended, Opened, Ready
 from app.model import CommittedOffset, LastRead, OffsetRange, Outcome, Partition
 from app.offsets.metadata import Counts, OffsetMetadata
@@ -169,18 +169,35 @@ class TestTrouble:
         assert outcome is harness.lane.receipt().outcome
 
     @pytest.mark.parametrize(
-        ("error", "stop", "last_pause"), [(AWAY, None, 1.0), (Refused(A, "the broker does not like it"), 2, 0.0)]
+        ("error", "stop", "last_pause", "refusal"),
+        [
+            (AWAY, None, 1.0, None),
+            (Undelivered(A, "not acknowledged in time"), 1, 1.0, None),
+            (Refused(A, "the broker does not like it"), 1, 0.0, "the broker does not like it"),
+        ],
     )
-    def test_only_a_refusal_blames_a_record(self, error: PartitionError, stop: int | None, last_pause: float) -> None:
-        """An unavailable broker says nothing about the records. A search sends half of them, without a pause."""
+    def test_only_a_refusal_blames_a_record(
+        self, error: PartitionError, stop: int | None, last_pause: float, refusal: str | None
+    ) -> None:
+        """A search sends half of the records; it pauses if they may be delivered later."""
         harness, pauses = LaneHarness(at(0), committed=0), list[float]()
-        for _ in range(REFUSALS_IN_A_ROW):
+        for count in (2, 2, 2, 1):
             harness.open()
-            harness.take(4)
+            harness.take(count)
             pauses.append(harness.opens_after(error))
 
-        assert stop == harness.lane.ledger.stop
-        assert [0.25, 0.5, last_pause] == pauses
+        assert (stop, refusal) == (harness.lane.ledger.stop, harness.lane.ledger.refusal)
+        assert [0.25, 0.5, last_pause] == pauses[:3]
+
+    def test_what_fails_before_records_are_sent_says_nothing_about_them(self) -> None:
+        """After an outage of the whole cluster, a lane goes on as it was."""
+        harness = LaneHarness(at(0), committed=0)
+        harness.open()
+        harness.take(4)
+        for _ in range(2 * FAILURES_IN_A_ROW):
+            harness.opens_after(Undelivered(A, "no broker answers"))
+
+        assert harness.lane.ledger.stop is None
 
     def test_trouble_is_told_where_it_happens(self) -> None:
         """Receipts come late. The log has the offset at which the lane resumes, and the one at which trouble ended."""
@@ -239,7 +256,7 @@ class TestTrouble:
         """What follows was dropped. The partition is read again from there once the commit has set the next stop."""
         harness = LaneHarness(at(0))
         harness.open()
-        for _ in range(REFUSALS_IN_A_ROW):
+        for _ in range(FAILURES_IN_A_ROW):
             harness.take(8)
             harness.opens_after(Refused(A, "the broker does not like it"))
             assert harness.open().running is not None
@@ -300,7 +317,7 @@ class TestTrouble:
         """Its search continues from where it was, and its trouble is not over."""
         harness = LaneHarness(at(0))
         harness.open()
-        for _ in range(REFUSALS_IN_A_ROW):
+        for _ in range(FAILURES_IN_A_ROW):
             harness.take(8)
             harness.opens_after(Refused(A, "the broker does not like it"))
             harness.open()
@@ -360,7 +377,7 @@ def test_a_lane_that_has_never_begun_reports_its_planned_start() -> None:
 def test_a_producer_that_is_refused_at_the_first_start_of_all_starts_no_search() -> None:
     """No record was sent, so there is none to search for."""
     harness = LaneHarness(at(0))
-    for _ in range(REFUSALS_IN_A_ROW):
+    for _ in range(FAILURES_IN_A_ROW):
         harness.opens_after(Refused(A, "the broker does not like it"))
 
     assert (None, None) == (harness.lane.ledger.stop, harness.lane.ledger.refusal)

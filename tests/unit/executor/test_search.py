@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.executor.lane.search import LARGEST_STEP, REFUSALS_IN_A_ROW, Search
+from app.executor.lane.search import FAILURES_IN_A_ROW, LARGEST_STEP, Search
 
 
 @dataclass
@@ -79,7 +79,7 @@ def test_exactly_the_refused_records_become_dead_letters(refused: set[int], gaps
 def test_a_search_begins_with_the_third_refusal_at_an_offset(offset: int) -> None:
     """Two may be temporary, wherever they are."""
     search = Search()
-    for _ in range(REFUSALS_IN_A_ROW - 1):
+    for _ in range(FAILURES_IN_A_ROW - 1):
         search.refused(offset, offset + 8)
         assert search.stop is None
     search.refused(offset, offset + 8)
@@ -94,13 +94,13 @@ def test_one_record_among_twenty_thousand() -> None:
     while not partition.dead_letters:
         partition.step()
 
-    assert partition.steps <= REFUSALS_IN_A_ROW + 17
+    assert partition.steps <= FAILURES_IN_A_ROW + 17
 
 
 def test_the_last_of_some_records_is_tried_alone() -> None:
     """If those before it were accepted, it is to blame. A good record that follows must not become a dead letter."""
     search = Search()
-    for _ in range(REFUSALS_IN_A_ROW):
+    for _ in range(FAILURES_IN_A_ROW):
         search.refused(0, 2)
     search.committed(1)
 
@@ -143,6 +143,18 @@ def test_a_record_that_is_taken_in_the_end_is_not_found() -> None:
     assert partition.search.stop is None
 
 
+def test_what_cannot_be_delivered_blames_no_record() -> None:
+    """It is tried alone, and neither dropped nor a dead letter; a record that was found before stays found."""
+    search = Search()
+    for end in (8, 8, 8, 4, 2, 1):
+        search.undelivered(0, end)
+    assert (1, None) == (search.stop, search.found)
+
+    search.refused(0, 1)
+    search.undelivered(0, 1)
+    assert (1, 0) == (search.stop, search.found)
+
+
 def test_what_took_no_record_blames_none() -> None:
     """A refusal before any record was sent."""
     search = Search()
@@ -156,7 +168,7 @@ def test_what_took_no_record_blames_none() -> None:
 def test_an_offset_that_has_moved_on_ends_a_finding(offset: int) -> None:
     """If the refused commit succeeded after all, or an operator moved the offset, the search continues behind it."""
     search = Search()
-    for _ in range(REFUSALS_IN_A_ROW):
+    for _ in range(FAILURES_IN_A_ROW):
         search.refused(7, 8)
     assert (7, 8) == (search.found, search.stop)
 
@@ -168,11 +180,12 @@ def test_an_offset_that_has_moved_on_ends_a_finding(offset: int) -> None:
     assert (search.stop or 0) > offset
 
 
-def test_the_search_ends_when_nothing_is_refused_any_more() -> None:
+@pytest.mark.parametrize("fail", [Search.refused, Search.undelivered])
+def test_the_search_ends_when_nothing_fails_any_more(fail: Callable[[Search, int, int], None]) -> None:
     """The steps grow up to a limit; then the search is over."""
     search = Search()
-    for _ in range(REFUSALS_IN_A_ROW):
-        search.refused(0, 1)
+    for _ in range(FAILURES_IN_A_ROW):
+        fail(search, 0, 1)
     steps, at = [], 0
     while search.stop is not None:
         steps.append(search.stop - at)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import math
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise, product
 
 import pyarrow as pa
 import pytest
 
-from app.errors import Transient, Truncated
+from app.errors import Transient, Truncated, Undelivered
 from app.executor import commits, task
 from app.executor.lane.lane import Lane
 from app.executor.lane.states import Closed, Ready
@@ -30,10 +32,11 @@ from app.model import (
     TimestampLimit,
 )
 from app.offsets.metadata import Counts, OffsetMetadata
-from app.records import NO_TIMESTAMP, Chunk, Lines
+from app.records import NO_TIMESTAMP, Chunk, Lines, OutgoingRecord
 from parsers.contract import Parsed
 from tests.fakes import (
     CONTROL,
+    FakeAcknowledged,
     FakeClients,
     FakeClock,
     FakeConsumer,
@@ -342,6 +345,47 @@ class TestReadOnlyStore:
         run(kafka, AT_LEAST)
         assert set(expected()) == set(kafka.sink[A])
         assert max(Counter(kafka.sink[A]).values()) == 2
+
+
+class TestUndelivered:
+    @pytest.mark.parametrize("seconds", [10.0, 0.0], ids=["times out", "is denied"])
+    @pytest.mark.parametrize("guarantee", [EXACTLY, AT_LEAST])
+    def test_what_can_be_delivered_does_not_come_again_and_again(self, guarantee: Guarantee, seconds: float) -> None:
+        """For ten minutes the dead letters cannot be written. The lines before them are committed."""
+        records = [SourceRecord(b"rubbish" if n in (150, 151, 300) else line(n)) for n in range(400)]
+        kafka, clock, sent = FakeKafka({A: records}), FakeClock(), Counter[bytes | None]()
+        ends = clock.now + 600
+        during = list[int]()
+
+        class Denied(FakeAcknowledged if guarantee is AT_LEAST else FakeTransaction):  # type: ignore[misc]
+            held = False
+
+            def _send(self, values: list[bytes | None]) -> None:
+                sent.update(values)
+                super()._send(values)
+
+            def _send_dead_letters(self, dead_letters: Sequence[OutgoingRecord]) -> None:
+                self.held |= clock.now < ends
+                super()._send_dead_letters([] if self.held else dead_letters)
+
+            def commit(self, offset: int, metadata: str) -> None:
+                if self.held:
+                    clock.now += seconds
+                    during.append(kafka.committed[A].offset)
+                    raise Undelivered(A, "a dead letter was not acknowledged")
+                super().commit(offset, metadata)
+
+        task_config = make_task_config(guarantee)
+        consumers = partial(FakeConsumer, most=100, tick=0.25)
+        clients = FakeClients(kafka, task_config, clock, writers=Denied, consumers=consumers)
+        assignment = make_assignment(task_config, OffsetRange(A, None, 0))
+
+        (receipt,) = task.run(assignment, clients, make_parser(task_config), 700, runtime=clock.runtime)
+
+        assert 150 == during[-1]
+        assert max(sent.values()) <= 10
+        assert [cleansed(n) for n in range(400) if n not in (150, 151, 300)] == list(dict.fromkeys(kafka.sink[A]))
+        assert (Outcome.DONE, 400, 3) == (receipt.outcome, kafka.committed[A].offset, len(kafka.dead[A]))
 
 
 class TestOutcomes:

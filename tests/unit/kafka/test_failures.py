@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from app.errors import Fenced, PartitionError, Refused, Transient
+from app.errors import Fenced, PartitionError, Refused, Transient, Undelivered
 from app.kafka.failures import of_partition, of_writing
 from app.model import Partition
 
@@ -20,10 +20,10 @@ A = Partition("raw", 0)
         (KafkaError.INVALID_RECORD, Refused),
         (KafkaError._INVALID_DIFFERENT_RECORD, Refused),
         (KafkaError.UNSUPPORTED_COMPRESSION_TYPE, Refused),
-        (KafkaError.UNKNOWN, Transient),
-        (KafkaError._MSG_TIMED_OUT, Transient),
-        (KafkaError.NOT_ENOUGH_REPLICAS, Transient),
-        (KafkaError.TOPIC_AUTHORIZATION_FAILED, Transient),
+        (KafkaError.UNKNOWN, Undelivered),
+        (KafkaError._MSG_TIMED_OUT, Undelivered),
+        (KafkaError.NOT_ENOUGH_REPLICAS, Undelivered),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, Undelivered),
         (KafkaError._FENCED, Fenced),
     ],
 )

@@ -13,7 +13,8 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError, cimpl
 
-from app.errors import OffsetPending, Transient
+from app.errors import OffsetPending, Transient, Undelivered
+from app.kafka import writers
 from app.kafka.acknowledged import AcknowledgedWriter
 from app.kafka.backend import PLAIN, Backend, best_backend
 from app.kafka.bulk import native
@@ -68,6 +69,25 @@ def test_a_fatal_error_is_named(
 
     with pytest.raises(Transient, match=r"planted \(OUT_OF_ORDER_SEQUENCE_NUMBER\)"):
         call(writer)
+
+    writer.discard()
+
+
+@pytest.mark.parametrize("backend", [PLAIN, best_backend({})], ids=["plain", "bulk"])
+@pytest.mark.parametrize("guarantee", list(Guarantee))
+def test_what_no_broker_takes_is_undelivered(
+    guarantee: Guarantee, backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So the lane separates it from what can be delivered, which would come again at each retry."""
+    clients = TaskClients(make_task_config(guarantee, kafka=KAFKA[guarantee]), backend)
+    writer = clients.writer(RAW, clients.offsets())
+    writer.open()
+    for name in ("CONTROL_SECONDS", "LOOK_SECONDS"):
+        monkeypatch.setattr(writers, name, 0.1)
+
+    writer.send(LINES)
+    with pytest.raises(Undelivered, match="1 records were not acknowledged by clean-0 or dead-0"):
+        commit(writer)
 
     writer.discard()
 
