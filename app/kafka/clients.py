@@ -96,7 +96,7 @@ class TaskClients:
                 committed=self._mirrors.put,
                 interrupt=partial(self._interrupt, configured, targets) if self._in_use else None,
             )
-        reporting = backend.reporting(self._maker(settings.producer(config, lanes=self._lanes)))
+        reporting = backend.reporting(self._maker(settings.acknowledged_producer(config, lanes=self._lanes)))
         sender = backend.sender(reporting.client, targets)
         claim = Claim(offsets, partition, config.owner)
         return AcknowledgedWriter(

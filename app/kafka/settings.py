@@ -48,6 +48,9 @@ PRODUCER_QUEUE = 32 << 20
 # No reader sees a record before its transaction commits, and the commit sends lingering batches at once. Fuller batches
 # cost the broker a twentieth to a fifth less CPU (make bench).
 TRANSACTIONAL_DEFAULTS: Settings = PRODUCER_DEFAULTS | {"linger.ms": 100}
+# Without transactions, a commit waits for batches that linger: only librdkafka's flush cuts that short, and the bulk
+# backend cannot call it.
+LONGEST_LINGER_MS = 100
 # Other systems must find lines by key in the same partition, so this is the partitioner of Java's producer. It is not
 # used if a partition is given.
 LIKE_JAVA: Settings = {"partitioner": "murmur2_random"}
@@ -129,6 +132,15 @@ def producer(config: TaskConfig, defaults: Settings = PRODUCER_DEFAULTS, *, lane
         "queue.buffering.max.kbytes": max(min(PRODUCER_QUEUE, config.buffer_memory // lanes), 4 * largest) >> 10,
     }
     return defaults | sizes | common(config.output_kafka) | LIKE_JAVA | {"enable.idempotence": True}
+
+
+def acknowledged_producer(config: TaskConfig, *, lanes: int = 1) -> Settings:
+    """Return the settings of a producer without transactions, which lingers no longer than a commit may wait."""
+    made = producer(config, lanes=lanes)
+    for name in ("linger.ms", "queue.buffering.max.ms"):
+        if float(made.get(name, 0)) > LONGEST_LINGER_MS:
+            made[name] = LONGEST_LINGER_MS
+    return made
 
 
 def transactional_producer(config: TaskConfig, partition: Partition, *, lanes: int = 1) -> Settings:

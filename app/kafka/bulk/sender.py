@@ -166,7 +166,7 @@ class EventDelivery:
         return fatal or error
 
     def deliver_all(self, seconds: float) -> int:
-        """Wait as the protocol says; unlike flush, it cannot cut `linger.ms` short."""
+        """Wait as the protocol says; unlike flush, it cannot cut `linger.ms` short (`settings.LONGEST_LINGER_MS`)."""
         deadline = time.monotonic() + seconds
         while left := native.waiting(self._handle):
             self.serve(min(0.1, max(0.0, deadline - time.monotonic())))

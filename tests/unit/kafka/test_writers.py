@@ -73,6 +73,27 @@ def test_a_fatal_error_is_named(
     writer.discard()
 
 
+@pytest.mark.parametrize("linger", ["linger.ms", "queue.buffering.max.ms"])
+@pytest.mark.parametrize("backend", [PLAIN, best_backend({})], ids=["plain", "bulk"])
+def test_a_commit_does_not_wait_for_records_that_linger(backend: Backend, linger: str) -> None:
+    """A batch that never fills would be given up before it is sent, again and again."""
+    kafka = NOWHERE | {"test.mock.num.brokers": "1", linger: "12000"}
+
+    def making(settings: dict[str, Any], **more: Any) -> confluent_kafka.Producer:
+        return confluent_kafka.Producer(settings | {"allow.auto.create.topics": True}, **more)
+
+    clients = TaskClients(make_task_config(Guarantee.AT_LEAST_ONCE, kafka=kafka), backend, making)
+    offsets = FakeKafka({RAW: []})
+    writer = clients.writer(RAW, FakeOffsets(offsets))
+    writer.settle(None)
+
+    writer.send(LINES)
+    commit(writer)
+
+    assert CommittedOffset(1, "") == offsets.committed[RAW]
+    writer.discard()
+
+
 @pytest.mark.parametrize("backend", [PLAIN, best_backend({})], ids=["plain", "bulk"])
 @pytest.mark.parametrize("guarantee", list(Guarantee))
 def test_what_no_broker_takes_is_undelivered(
