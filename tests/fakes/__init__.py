@@ -130,7 +130,7 @@ class FakeKafka:
         """The offset from which the last transaction that hung was looked for."""
         self.refuses_line: Callable[[bytes | None], bool] = lambda _: False
         self.refuses_dead_letter: Callable[[OutgoingRecord], bool] = lambda _: False
-        """Selects the records that the broker refuses. The commit that waits for them fails."""
+        """Selects the records that the broker refuses. It drops the batch of each, and the commit fails."""
         self.saves_left: float = math.inf
         """How often the offset store saves before it can only be read."""
 
@@ -345,13 +345,17 @@ class FakeWriter:
         assert self._settled, "an earlier transaction may still be open in the sink"
         self._script.at(Point.BEFORE_SEND, self._partition)
         values = lines.values.to_pylist()
-        self._refused |= any(map(self._kafka.refuses_line, values))
-        self._send([value for value in values if not self._kafka.refuses_line(value)])
+        if any(map(self._kafka.refuses_line, values)):
+            self._refused = True
+        else:
+            self._send(values)
         self._script.at(Point.AFTER_SEND, self._partition)
 
     def send_dead_letters(self, dead_letters: Sequence[OutgoingRecord]) -> None:
-        self._refused |= any(map(self._kafka.refuses_dead_letter, dead_letters))
-        self._send_dead_letters([each for each in dead_letters if not self._kafka.refuses_dead_letter(each)])
+        if any(map(self._kafka.refuses_dead_letter, dead_letters)):
+            self._refused = True
+        else:
+            self._send_dead_letters(dead_letters)
 
     @property
     def full(self) -> bool:

@@ -744,7 +744,8 @@ class TestRefusedRecords:
         first, second = run(kafka, guarantee, seconds=200)
 
         good = [cleansed(n) for n in range(10) if n not in refused]
-        assert good == (kafka.sink[A] if guarantee is EXACTLY else list(dict.fromkeys(kafka.sink[A])))
+        # At least once, later batches are written although one is refused, whose good lines follow.
+        assert good == kafka.sink[A] if guarantee is EXACTLY else set(good) == set(kafka.sink[A])
         wanted = [b"refused" if n in refused else b"" for n in range(10)]
         wanted.insert(5, b"no_marker")
         if guarantee is EXACTLY:
