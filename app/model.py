@@ -224,6 +224,11 @@ class OffsetRange:
     never_read: bool = False
     metadata: str = ""
 
+    @property
+    def planned(self) -> CommittedOffset | None:
+        """The committed offset at planning; None if there was none."""
+        return None if self.committed is None else CommittedOffset(self.committed, self.metadata)
+
 
 class TimestampLimit(NamedTuple):
     """A topic setting that limits how far a record's timestamp may be from the broker's clock."""

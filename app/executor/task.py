@@ -146,7 +146,7 @@ class Task:
             reports=lambda lane: lane is self._control_lane,
         )
         self._next_free = 0.0
-        self._open = partial(Closed.open, clients=clients, offsets=offsets)
+        self._fence_and_open = partial(Closed.open, clients=clients, offsets=offsets)
         self._tell = partial(Ended.tell, clients=clients, offsets=offsets)
         self._told: set[Partition] = set()
         """The blocked partitions whose reason has been stored with their offsets."""
@@ -202,22 +202,25 @@ class Task:
         """
         Open all lanes in parallel: fence, then read the committed offsets, then decide where to start.
 
-        Lanes whose opening fails or hangs follow later. In a take-over each lane opens on its own, in parallel with the
-        record flow, because a fenced partition must not wait for the others.
+        What a later run has taken since the plan is not fenced. Lanes whose opening fails or hangs follow later. In a
+        take-over each lane opens on its own, in parallel with the record flow, because a fenced partition must not wait
+        for the others.
         """
         if self._takes_over:
             self._prepare_to_take_over()
             return
-        closed = ((lane, lane.state) for lane in self._free_lanes() if isinstance(lane.state, Closed))
-        self._side_by_side((lane, partial(self._open, state)) for lane, state in closed)
-        opened = [(lane, lane.state) for lane in self._free_lanes() if isinstance(lane.state, Opened)]
-        partitions = [lane.partition for lane, _ in opened]
+        closed = [(lane, lane.state) for lane in self._free_lanes() if isinstance(lane.state, Closed)]
         try:
+            found = self._committed([lane.partition for lane, _ in closed], stable=False)
+            self._side_by_side((lane, partial(self._open, state, found.get(lane.partition))) for lane, state in closed)
+            opened = [(lane, lane.state) for lane in self._free_lanes() if isinstance(lane.state, Opened)]
+            partitions = [lane.partition for lane, _ in opened]
             self.consumer.connect(partitions)
             committed = self._committed(partitions)
         except PartitionError as error:
-            for lane, _ in opened:
-                lane.give_up(Transient(lane.partition, error.cause), self._clock())
+            for lane in self._free_lanes():
+                if not lane.ledger.troubled:
+                    lane.give_up(Transient(lane.partition, error.cause), self._clock())
             return
         self._side_by_side((lane, partial(self._begin, state, committed.get(lane.partition))) for lane, state in opened)
         self._attend()
@@ -242,9 +245,12 @@ class Task:
         If only the stable offset cannot be read, a hanging transaction is about to move it (`app.kafka.hanging`).
         """
         partition = closed.ledger.partition
-        if closed.ledger.stored:
-            refuse_if_taken(closed.ledger, self._committed([partition], stable=False).get(partition))
-        return self._begin_alone(self._open(closed))
+        return self._begin_alone(self._open(closed, self._committed([partition], stable=False).get(partition)))
+
+    def _open(self, closed: Closed, committed: CommittedOffset | None) -> Opened:
+        """Open a lane with this committed offset, unless a later run has taken it."""
+        refuse_if_taken(closed.ledger, committed)
+        return self._fence_and_open(closed)
 
     def _begin_alone(self, opened: Opened) -> State:
         partition = opened.ledger.partition

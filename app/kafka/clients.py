@@ -19,7 +19,7 @@ from app.kafka.fence import KafkaFence, interrupt
 from app.kafka.hanging import HangingTransactions
 from app.kafka.sender import Targets
 from app.kafka.writers import TransactionalWriter
-from app.model import CommittedOffset, Guarantee, OffsetRange, Partition, TaskConfig
+from app.model import Guarantee, OffsetRange, Partition, TaskConfig
 from app.offsets import registry
 from app.offsets.claim import Claim
 from app.offsets.contract import OffsetStore, StoreContext, is_transactional
@@ -49,11 +49,7 @@ class TaskClients:
     ) -> None:
         self._config = config
         self._lanes = max(1, len(ranges))
-        self._planned = {
-            each.partition: CommittedOffset(each.committed, each.metadata)
-            for each in ranges
-            if each.committed is not None
-        }
+        self._planned = {each.partition: planned for each in ranges if (planned := each.planned) is not None}
         self._mirrors = mirrors_of_a_task(config.mirrors, StoreContext(config.group, config.kafka))
         self._backend = backend or best_backend(config.kafka, config.output_kafka)
         self._producer = producer

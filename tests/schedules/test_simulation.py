@@ -57,7 +57,7 @@ HARMS = {
         "kept-producer",
         Setting(1, round_interval=10),
         (
-            *(Event(2.2 + 1.2 * number, What.FAULT, seconds=1.0, detail="EndTxn/request late") for number in range(8)),
+            *(Event(2.1 + 1.2 * number, What.FAULT, seconds=1.0, detail="EndTxn/request late") for number in range(8)),
             *(Event(1.5 + 0.3 * number, What.WRITE, which=number, detail="1") for number in range(35)),
         ),
         {"torn transaction", "duplicated"},
@@ -114,6 +114,9 @@ HARMS = {
     ),
     "a backfill starts beside the service": Harm(
         "works-beside", Setting(1), (Event(6.0, What.UNTIL_END),), {"displaced"}
+    ),
+    "a task is killed while a later generation takes over": Harm(
+        "takes-back", Setting(2), (Event(2.0, What.NEW_GENERATION), Event(3.0, What.KILL_TASK)), {"taken back"}
     ),
     "the dead-letter topic is created again while the service is paused": Harm(
         "pause-with-dead-letters",

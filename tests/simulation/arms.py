@@ -17,6 +17,7 @@ from app.driver.newcomers import Newcomers
 from app.driver.owners import Owners
 from app.driver.pause import PauseMark
 from app.driver.takeover import Takeover
+from app.executor.lane.ledger import Ledger
 from app.executor.lane.states import Closed, Opened
 from app.headers import TRANSACTION, as_text
 from app.kafka import settings, writers
@@ -115,6 +116,26 @@ def _offset_early() -> AbstractContextManager[None]:
 def _rivals_ignored() -> AbstractContextManager[None]:
     """Wrong: a driver does not look whether a later run works for its group."""
     return _replaced(Owners, "observe", lambda *_: None)
+
+
+def _takes_back() -> AbstractContextManager[None]:
+    """Wrong: a lane looks for a later owner only if it has committed in this task."""
+    states, task = sys.modules["app.executor.lane.states"], sys.modules["app.executor.task"]
+    refuse = states.refuse_if_taken
+
+    def if_it_has_committed(ledger: Ledger, committed: CommittedOffset | None) -> None:
+        if ledger.stored:
+            refuse(ledger, committed)
+
+    @contextmanager
+    def both() -> Iterator[None]:
+        with (
+            _replaced(states, "refuse_if_taken", if_it_has_committed),
+            _replaced(task, "refuse_if_taken", if_it_has_committed),
+        ):
+            yield
+
+    return both()
 
 
 def _dead_waited_for() -> AbstractContextManager[None]:
@@ -260,6 +281,7 @@ ARMS: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
     "offset-outside": _offset_outside,
     "offset-early": _offset_early,
     "rivals-ignored": _rivals_ignored,
+    "takes-back": _takes_back,
     "dead-waited-for": _dead_waited_for,
     "leaves-early": _leaves_early,
     "leaderless-forgotten": _leaderless_forgotten,

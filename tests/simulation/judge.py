@@ -16,6 +16,7 @@ from app.model import Owner, Partition
 from app.offsets.metadata import OffsetMetadata
 from app.operate.findings import Defect, Finding
 from app.operate.ranges import Range
+from app.runtime import Timings
 from tests.simulation.history import History
 from tests.simulation.kafka import Cluster, Fate, Log, Stored
 
@@ -59,6 +60,7 @@ class Judge:
         sink: the cluster of sink, dead letters and offsets.
         topics: the source, the sink, and the dead letters.
         stands_for: returns the partition under which the offset of a source partition is stored.
+        goes_on: returns whether the service on a host works undisturbed.
         repeats: whether lines may come again, and an offset may go back, because some service works at least once.
         from_the_end: whether the group starts at the ends of the partitions that exist when it begins.
     """
@@ -71,13 +73,14 @@ class Judge:
         group: str,
         topics: tuple[str, str, str],
         stands_for: Callable[[Partition], Partition],
+        goes_on: Callable[[str], bool],
         history: History,
         repeats: bool = False,
         from_the_end: bool = False,
     ) -> None:
         self._source, self._sink, self._group = source, sink, group
         self._raw, self._outputs = topics[0], topics[1:]
-        self._stands_for = stands_for
+        self._stands_for, self._goes_on = stands_for, goes_on
         self._history = history
         self._repeats, self._from_the_end = repeats, from_the_end
         self._added: set[Partition] = set()
@@ -186,9 +189,23 @@ class Judge:
             if stored.offset < before and partition not in self.asked and not self._repeats:
                 self.found("offset moved back", f"{partition}: from {before} to {stored.offset}")
             earlier = self.earlier[partition]
+            if earlier and self._is_taken_back(earlier[-1], stored):
+                self.found("taken back", f"{partition}: {_host(stored)} commits after {_host(earlier[-1])}")
             if not earlier or earlier[-1][:3] != stored[:3]:  # all but the time at which it was sent
                 earlier.append(stored._replace(at=self._sink.clock.now))
             self._stored[partition] = stored.offset
+
+    def _is_taken_back(self, before: Stored, stored: Stored) -> bool:
+        """
+        Return whether an earlier generation has fenced a later one that shows signs of life.
+
+        At least once nothing is fenced: a save may pass the one that takes the partition over.
+        """
+        host, generation = _host(before), _owner(before).generation
+        if self._repeats or not _host(stored) or _owner(stored).generation >= generation or not self._goes_on(host):
+            return False
+        now = self._sink.clock.now
+        return self.committed(host, now - Timings().gone, now)
 
     def look(self) -> None:
         """

@@ -239,6 +239,7 @@ class Simulation:
             group=GROUP,
             topics=(RAW, CLEAN, DEAD),
             stands_for=self.stands_for,
+            goes_on=lambda host: any(each.goes_on for each in self.services if each.name == host),
             history=self.history,
             repeats=setting.repeats,
             from_the_end=setting.starting == "latest",

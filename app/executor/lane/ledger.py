@@ -9,7 +9,7 @@ from app.executor.lane.progress import Progress
 from app.executor.lane.reading import Reading
 from app.executor.lane.search import Search
 from app.executor.lane.trouble import Trouble
-from app.model import NOBODY, CommittedOffset, LastRead, OffsetRange, Owner, Partition
+from app.model import NOBODY, LastRead, OffsetRange, Owner, Partition
 from app.offsets.metadata import OffsetMetadata
 
 FIRST_BACKOFF, LAST_BACKOFF = 0.25, 2.0  # short, because after an outage readers wait for it too
@@ -30,8 +30,12 @@ class Ledger:
         self.start: int | None = None
         """Where the lane began; None if it has not."""
         self.committed = offset_range.committed
-        self.began_with: CommittedOffset | None = None
-        """The committed offset that the lane found when it began; a later run that has ended may have committed it."""
+        self.began_with = offset_range.planned
+        """
+        The committed offset that the lane found when it began; before that, the one that the driver planned with.
+
+        A later run that has ended may have committed it.
+        """
         self.committed_at = 0.0
         self.stored = False
         """Whether this task has committed an offset."""

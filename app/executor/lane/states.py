@@ -122,8 +122,8 @@ class Opened:
 
 
 def refuse_if_taken(ledger: Ledger, committed: CommittedOffset | None) -> None:
-    """Raise Fenced if a later run has committed since this lane did. Opening would fence that run."""
-    if ledger.stored:
+    """Raise Fenced if a later run has committed since this lane did, or since the plan. Opening would fence it."""
+    if ledger.stored or committed != ledger.began_with:
         yield_to_later(ledger.partition, committed, ledger.owner)
 
 
@@ -336,8 +336,7 @@ class Ended(WithoutWriter):
         """
         receipt, partition = self.receipt(), self.ledger.partition
         found = offsets.load([partition], stable=True).get(partition)
-        if found != self.ledger.began_with:
-            yield_to_later(partition, found, self.ledger.owner)
+        refuse_if_taken(self.ledger, found)
         return found if found is not None and found.offset == receipt.end and receipt.metadata else None
 
 

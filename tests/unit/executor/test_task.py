@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise, product
@@ -82,7 +82,8 @@ def run(
     for partition in kafka.source:
         committed = kafka.committed.get(partition)
         begin = start if start is not None else committed.offset if committed else 0
-        ranges.append(OffsetRange(partition, committed.offset if committed else None, begin, end, topic_id))
+        at, metadata = (committed.offset, committed.metadata) if committed else (None, "")
+        ranges.append(OffsetRange(partition, at, begin, end, topic_id, metadata=metadata))
     clients = FakeClients(kafka, task_config, clock, script)
     return task.run(
         make_assignment(task_config, *ranges), clients, make_parser(task_config), seconds, runtime=clock.runtime
@@ -1071,12 +1072,18 @@ class TestTakeover:
         return CommittedOffset(offset, str(OffsetMetadata(owner=owner)))
 
     def run(
-        self, kafka: FakeKafka, seconds: float = 8, *, takes_over: bool = True, guarantee: Guarantee = EXACTLY
+        self,
+        kafka: FakeKafka,
+        seconds: float = 8,
+        *,
+        takes_over: bool = True,
+        guarantee: Guarantee = EXACTLY,
+        consumers: Callable[[FakeClients], FakeConsumer] = FakeConsumer,
     ) -> list[Receipt]:
         task_config, clock = replace(make_task_config(guarantee), owner=self.MINE, commit_seconds=1_000.0), FakeClock()
         ranges = [OffsetRange(each, 0, 0) for each in kafka.source]
         assignment = replace(make_assignment(task_config, *ranges), takes_over=takes_over)
-        clients = FakeClients(kafka, task_config, clock)
+        clients = FakeClients(kafka, task_config, clock, consumers=consumers)
         return task.run(assignment, clients, make_parser(task_config), seconds, runtime=clock.runtime)
 
     @pytest.mark.parametrize("takes_over", [True, False])
@@ -1164,6 +1171,52 @@ class TestTakeover:
 
         assert Outcome.FENCED is receipt.outcome
         assert (99, later) == (kafka.epochs[A], kafka.committed[A])
+
+    @pytest.mark.parametrize("guarantee", [EXACTLY, AT_LEAST])
+    def test_nor_does_an_idle_lane_that_has_not_committed(self, guarantee: Guarantee) -> None:
+        """It commits only at the end of the round, so it learns of a take-over when it opens again."""
+        kafka = FakeKafka({A: [], B: []})
+        kafka.committed = {A: self.of(self.MINE), B: self.of(self.MINE)}
+        later = self.of(Owner(1, "there", "clean", 3))
+
+        class FailsOnce(FakeConsumer):
+            def poll(self, seconds: float, most: int | None = None) -> Chunk | None:
+                if kafka.committed[B] != later:
+                    kafka.epochs[B], kafka.committed[B] = 99, later
+                    self._failures.append(Transient(B, "reading failed"))
+                return super().poll(seconds, most)
+
+        first, second = self.run(kafka, takes_over=False, guarantee=guarantee, consumers=FailsOnce)
+
+        assert (Outcome.DONE, Outcome.FENCED) == (first.outcome, second.outcome)
+        assert (99, later) == (kafka.epochs[B], kafka.committed[B])
+
+    @pytest.mark.parametrize("takes_over", [True, False])
+    @pytest.mark.parametrize("guarantee", [EXACTLY, AT_LEAST])
+    def test_what_was_taken_since_the_plan_is_not_opened(self, guarantee: Guarantee, *, takes_over: bool) -> None:
+        """Spark starts a lost task again, with the plan of its round. Another task may have to wait for a slot."""
+        kafka = FakeKafka({A: [], B: []})
+        later = self.of(Owner(1, "there", "clean", 3))
+        kafka.epochs, kafka.committed = {B: 99}, {A: self.of(self.MINE), B: later}
+
+        first, second = self.run(kafka, takes_over=takes_over, guarantee=guarantee)
+
+        assert (Outcome.DONE, Outcome.FENCED) == (first.outcome, second.outcome)
+        assert (99, later) == (kafka.epochs[B], kafka.committed[B])
+
+    def test_what_a_later_generation_left_before_the_plan_is_opened(self) -> None:
+        """It has ended. The driver plans its partitions once it is silent."""
+        kafka = FakeKafka({A: source()})
+        left = kafka.committed[A] = self.of(Owner(1, "there", "clean", 3))
+        task_config, clock = replace(make_task_config(), owner=self.MINE), FakeClock()
+        planned = OffsetRange(A, left.offset, 0, metadata=left.metadata)
+        clients = FakeClients(kafka, task_config, clock)
+
+        (receipt,) = task.run(
+            make_assignment(task_config, planned), clients, make_parser(task_config), 8, clock.runtime
+        )
+
+        assert (Outcome.DONE, 12) == (receipt.outcome, receipt.end)
 
     def test_an_earlier_generation_that_goes_on_for_a_moment_ends_nothing(self) -> None:
         """Without transactions it may save once more if it looked before the claim. We continue from that offset."""

@@ -47,15 +47,15 @@ class Offsets(FakeOffsets):
 
     closed = False
 
-    def __init__(self, kafka: FakeKafka, failures: list[Exception]) -> None:
+    def __init__(self, kafka: FakeKafka, failures: list[Exception | None]) -> None:
         super().__init__(kafka)
         self.asked: list[bool] = []
         self._failures = failures
 
     def load(self, partitions: Iterable[Partition], *, stable: bool) -> dict[Partition, CommittedOffset]:
         self.asked.append(stable)
-        if self._failures:
-            raise self._failures.pop()
+        if self._failures and (failure := self._failures.pop(0)) is not None:
+            raise failure
         return super().load(partitions, stable=stable)
 
     def close(self) -> None:
@@ -92,8 +92,8 @@ class ObservedTask:
         self.clients.offsets = self._offsets  # type: ignore[method-assign]
         self.writers: list[FakeTransaction] = []
         self.stores: list[Offsets] = []
-        self.failures: list[Exception] = []
-        """What the first reads of committed offsets raise."""
+        self.failures: list[Exception | None] = []
+        """What the first reads of committed offsets raise; None for one that succeeds."""
         self.pools: list[Pool] = []
         self.change: Callable[[FakeTransaction, Partition], None] = lambda _writer, _partition: None
 
@@ -228,11 +228,12 @@ def test_what_was_taken_during_the_last_commit_is_committed(monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("error", [Unreachable("no answer"), NotUsable("no right to read the group", "grant it")])
-def test_a_start_that_cannot_be_read_is_trouble_like_any_other(error: Exception) -> None:
+@pytest.mark.parametrize(("fenced", "writers"), [(False, 2), (True, 5)])
+def test_a_start_that_cannot_be_read_is_trouble_like_any_other(error: Exception, writers: int, *, fenced: bool) -> None:
     """Each lane backs off and reopens with a new producer; its receipt has the error, and no record is lost."""
     observed = ObservedTask(records=3)
-    # For both lanes' first attempt together, and for one lane's second: the stable read and the unstable one.
-    observed.failures += [error, error, error]
+    # For both lanes' first attempt together, and for one lane's second: before the fence, or both reads after it.
+    observed.failures += [None, error, None, error, error] if fenced else [error, error]
 
     with capture_logs() as logs:
         receipts = observed.run(20.0)
@@ -242,7 +243,7 @@ def test_a_start_that_cannot_be_read_is_trouble_like_any_other(error: Exception)
     assert {A, B} == {
         Partition(each["topic"], each["partition"]) for each in logs if each["event"] == "partition_trouble"
     }
-    assert [1] * 5 == [writer.discarded for writer in observed.writers]
+    assert [1] * writers == [writer.discarded for writer in observed.writers]
     assert {each: [cleansed(n) for n in range(3)] for each in (A, B)} == observed.kafka.sink
 
 
@@ -296,13 +297,17 @@ def test_a_task_that_did_not_begin_forgets_nothing() -> None:
 
 
 def test_a_task_waits_for_stable_offsets() -> None:
-    """An earlier owner's transaction may be about to move them (KIP-447), also when a lane reopens."""
+    """
+    An earlier owner's transaction may be about to move them (KIP-447), also when a lane reopens.
+
+    It does not wait before it fences, when it only looks for a later owner.
+    """
     observed = ObservedTask(Mishap(Point.AFTER_SEND, Trouble.TRANSIENT), records=3)
 
     observed.run(5.0)
 
     (store,) = observed.stores
-    assert [True, True] == store.asked
+    assert [False, True, False, True] == store.asked
 
 
 def test_the_watchdog_is_fed_with_every_poll(monkeypatch: pytest.MonkeyPatch) -> None:
