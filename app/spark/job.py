@@ -191,6 +191,8 @@ class SparkRound:
             self._context.cancelJobGroup(self._group)
 
     def receipts(self) -> list[Receipt]:
+        if self._thread.is_alive():
+            raise SparkFailed("the round was cancelled and has not ended yet")
         if self._failure is not None:
             raise SparkFailed(f"a task failed too often: {_cause(str(self._failure))}") from self._failure
         return self._receipts

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import replace
+from threading import Event
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from app.errors import SparkFailed
 from app.model import Assignment, Attempt, OffsetRange, Partition, Receipt
 from app.spark import job
 from app.spark.job import SparkRound, SparkRounds
@@ -30,6 +32,21 @@ class Context:
             getJobInfo=lambda _: SimpleNamespace(stageIds=[0]),
             getStageInfo=lambda _: self.stage,
         )
+
+
+class Hanging(Context):
+    """A SparkContext whose job ends, killed or not, when a test says so."""
+
+    def __init__(self, active: int) -> None:
+        super().__init__(active)
+        self.ended = Event()
+
+    def parallelize(self, *_: object) -> Any:
+        return SimpleNamespace(mapPartitions=lambda _: SimpleNamespace(collect=self._collect))
+
+    def _collect(self) -> list[Receipt]:
+        self.ended.wait()
+        return []
 
 
 @pytest.fixture
@@ -72,6 +89,20 @@ def test_short_waits_do_not_add_up(clock: SimpleNamespace) -> None:
         clock.seconds += seconds
         context.stage.numCompletedTasks = 0 if waits else 1
         assert not running.starved
+
+
+def test_a_round_that_does_not_end_when_it_is_killed_has_not_reported() -> None:
+    """Otherwise it would count as one whose tasks have reported nothing, and the next would get no more time."""
+    context = Hanging(active=3)
+    running = SparkRound(context, list, [], "round", lambda: 3)  # type: ignore[arg-type]  # a fake context
+    running.cancel()
+
+    with pytest.raises(SparkFailed, match="not ended"):
+        running.receipts()
+
+    context.ended.set()
+    assert running.wait(60)
+    assert [] == running.receipts()
 
 
 def test_a_worker_logs_whose_lines_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
