@@ -8,13 +8,13 @@ from typing import Any, Self
 
 from confluent_kafka import Producer
 
-from app.errors import NotUsable
+from app.errors import NotUsable, Transient
 from app.kafka import settings
 from app.kafka.acknowledged import AcknowledgedWriter
 from app.kafka.backend import Backend, best_backend
 from app.kafka.consumer import TaskConsumer
 from app.kafka.delivery import FlushedDelivery, MakeClient
-from app.kafka.failures import making_a_client
+from app.kafka.failures import is_forbidden_id, making_a_client
 from app.kafka.fence import KafkaFence, interrupt
 from app.kafka.hanging import HangingTransactions
 from app.kafka.sender import Targets
@@ -100,13 +100,20 @@ class TaskClients:
         )
 
     def _end_transactions(self, partition: Partition) -> bool:
-        """Fence a producer with the partition's transactional id; return whether Kafka responds."""
+        """
+        Fence a producer with the partition's transactional id; return whether Kafka responds.
+
+        Raises:
+            Transient: Kafka refuses it.
+        """
         config = self._config
         fence = KafkaFence(config.output_kafka, config.group, config.transaction_seconds, config.dead_letters.topic)
         try:
             return bool(fence.fence([partition]))
-        except NotUsable:  # at-least-once needs no right to the ids, and without it no run was ever exactly-once
-            return True
+        except NotUsable as error:
+            if is_forbidden_id(error):  # at-least-once needs no right to the ids; without it no run was exactly-once
+                return True
+            raise Transient(partition, error.cause, cure=error.cure) from error
 
     def _interrupt(self, configured: settings.Settings, targets: Targets) -> None:
         """End the transaction of a running owner, once everything needed afterwards is ready."""

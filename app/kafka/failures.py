@@ -176,6 +176,13 @@ def is_refusal(error: KafkaError) -> bool:
     return error.code() in NOT_ALLOWED
 
 
+def is_forbidden_id(failure: NotUsable) -> bool:
+    """Return whether the right to a transactional id is missing, rather than a login denied for a moment."""
+    problem = failure.__cause__
+    forbidden = KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    return isinstance(problem, KafkaException) and error_of(problem).code() == forbidden
+
+
 def tells_too_little(error: KafkaError) -> bool:
     """Return whether an error leaves the cause open: no answer, an untrusted certificate, or no token."""
     code = error.code()
