@@ -349,11 +349,24 @@ class SimEvent:
 
 
 class SimCondition(SimLock):
-    """Replaces `threading.Condition`."""
+    """Replaces `threading.Condition`, whose holder may enter it again."""
 
     def __init__(self) -> None:
         super().__init__()
+        self._depth = 0
         self._awaited: deque[SimEvent] = deque()
+
+    def acquire(self) -> bool:
+        if self._holder is not running().current:
+            super().acquire()
+            self._depth = 0
+        self._depth += 1
+        return True
+
+    def release(self) -> None:
+        self._depth -= 1
+        if self._depth < 1:
+            super().release()
 
     def notify(self) -> None:
         if self._awaited:
@@ -366,11 +379,13 @@ class SimCondition(SimLock):
     def wait(self, timeout: float | None = None) -> bool:
         news = SimEvent()
         self._awaited.append(news)
+        depth, self._depth = self._depth, 1
         self.release()
         told = news.wait(timeout)
         if not told:
             self._awaited.remove(news)
         self.acquire()
+        self._depth = depth
         return told
 
     def wait_for(self, predicate: Callable[[], T], timeout: float | None = None) -> T:
