@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from tests.simulation import events
 from tests.simulation.events import Event, What
 from tests.simulation.runs import Plan
 from tests.simulation.schedule import Result, Setting
@@ -86,6 +87,28 @@ def test_a_first_offset_that_is_pending_has_not_vanished() -> None:
 
     assert not any(result.anomalies for result in found)
     assert not any("vanished" in problem for result in found for problem in result.problems)
+
+
+@pytest.mark.parametrize("looks", [True, False], ids=["a person aborts it", "nobody does"])
+def test_what_a_replay_leaves_open_waits_for_a_person(monkeypatch: pytest.MonkeyPatch, *, looks: bool) -> None:
+    """
+    The end of a replay's committed transaction does not reach a partition of the sink, because it has no leader.
+
+    The replay ends, so no transaction of its producer follows there. Readers wait, and miss what comes after it, until a
+    person aborts what hangs, as the runbook says. The replayed lines are lost (seed 2065120).
+    """
+    if not looks:
+        monkeypatch.setattr(events, "abort_left_by_replays", lambda _: None)
+    moves = (
+        Event(3.5, What.REPLAY, seconds=0.3),
+        Event(3.5, What.SLOW_MARKERS, seconds=0.6),
+        Event(3.9, What.SINK_LEADERLESS, which=1, seconds=2.0),
+    )
+
+    found = results(Setting(1), *lines(0.5, 0.2), *moves, seeds=20)
+
+    assert looks == any(result.gaps for result in found)
+    assert (set() if looks else {"lost", "stuck"}) == {each.name for result in found for each in result.anomalies}
 
 
 def test_of_several_runs_that_start_at_once_one_works() -> None:

@@ -19,12 +19,13 @@ from app.driver.clients import Clients
 from app.executor.fates import Fates
 from app.executor.parse import parse
 from app.headers import TRANSACTION
-from app.model import CommittedOffset, Partition, Pause, transactional_id
+from app.model import CommittedOffset, Partition, Pause, transactional_id, transactional_ids
 from app.offsets.contract import PastOffsets
 from app.offsets.history import moves_back
 from app.offsets.metadata import OffsetMetadata
 from app.offsets.migrate import Move, moves
 from app.operate.audit import Readers, Scope
+from app.operate.dead_letter_replay import GROUP as REPLAY_GROUP
 from app.operate.dead_letter_replay import Pace, Plan, Session, replaying
 from app.operate.dead_letters import Selection
 from app.runtime import Timings
@@ -39,6 +40,8 @@ HEAL_SECONDS = 8.0
 """When everything is repaired."""
 LOOK_SECONDS = 0.01
 """How soon something happens after what it waits for."""
+REPLAYS = "replays"
+"""How the name of each process begins that replays dead letters."""
 SILENCE_SECONDS = Timings().gone + 5.0
 """Longer than a living service may be silent."""
 
@@ -388,9 +391,9 @@ def _service_stops(sim: Any, event: Event) -> None:
 
 def _replay(sim: Any, event: Event) -> None:
     """Replay dead letters with a parser that accepts them; kill the replay, perhaps too late, and start another."""
-    process = sim.operator("replays", partial(_replay_dead_letters, sim))
+    process = sim.operator(REPLAYS, partial(_replay_dead_letters, sim))
     sim.scheduler.after(event.seconds / 10, lambda: sim.scheduler.kill(process))
-    sim.scheduler.after(event.seconds / 5, lambda: sim.operator("replays again", partial(_replay_dead_letters, sim)))
+    sim.scheduler.after(event.seconds / 5, lambda: sim.operator(f"{REPLAYS} again", partial(_replay_dead_letters, sim)))
 
 
 def _replay_dead_letters(sim: Any, clients: Clients) -> None:
@@ -581,7 +584,12 @@ def _set(sim: Any, move: Move, clients: Clients) -> None:
 
 
 def unblock(sim: Any) -> None:
-    """Let a person do what the service asks for: carry offsets over, or set those that are outside their logs."""
+    """
+    Let a person do what the service asks for, and the runbook.
+
+    That is to carry offsets over, to set those that are outside their logs, and to abort what replays have left.
+    """
+    abort_left_by_replays(sim)
     copies = sim.source.groups[GROUP].stored if sim.setting.two_clusters else {}
     if any(sim.stored(log) is None and log.partition in copies for log in sim.logs):
         sim.operator("carries over", partial(_carry_over, sim))
@@ -591,6 +599,18 @@ def unblock(sim: Any) -> None:
         known = sim.judge.earlier[log.partition]
         if known and (_within(sim, log, known[-1].offset) != known[-1].offset or _is_cut(known[-1])):
             sim.operator(f"unblocks {log.partition}", partial(_unblock, sim, log))
+
+
+def abort_left_by_replays(sim: Any) -> None:
+    """Abort the transactions of replays that hang in the output, once no replay runs whose next one could end them."""
+    if any(each.threads and each.name.startswith(REPLAYS) for each in sim.processes):
+        return
+    ids = transactional_ids(REPLAY_GROUP.format(GROUP))
+    over = {each.producer for name, each in sim.sink.transactions.items() if name.startswith(ids) and each.over}
+    for log in sim.outputs:
+        for producer in over.intersection(log.ongoing):
+            sim.history.note("person", "aborts what a replay has left", str(log.partition))
+            sim.sink.abort(log.partition, producer)
 
 
 def _is_cut(stored: Stored) -> bool:

@@ -349,7 +349,8 @@ class Judge:
 
     def waits_for_a_person(self) -> bool:
         """Return whether an offset is pending for good, which the service reports (`OffsetPending`, `OffsetVanished`)."""
-        return bool(self._sink.groups[self._group].pending and self._hanging)
+        group = self._sink.groups[self._group]
+        return any(not group.open_serials(each).isdisjoint(self._hanging) for each in group.pending)
 
     def set_to(self, log: Log, offset: int) -> None:
         """Expect the records from this offset on again, and none that are passed over."""

@@ -177,6 +177,10 @@ class Log:
         self.append(Entry(None, producer=producer, control=True))
         return serials
 
+    def abort(self, producer: int) -> set[int] | None:
+        """Write the end of a transaction, with its producer's epoch here."""
+        return self.mark(producer, self._producers[producer][0], Fate.ABORTED)
+
     def open_serials(self, producer: int) -> set[int]:
         """Return the transactions of a producer that are open here."""
         first = self.ongoing.get(producer, self.end)
@@ -237,6 +241,11 @@ class Transaction:
     @property
     def ending(self) -> bool:
         return self.state in (State.COMMITTING, State.ABORTING)
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing will end it any more where it is still open."""
+        return self.state is not State.ONGOING and not self.ending
 
 
 class Stored(NamedTuple):
@@ -473,6 +482,10 @@ class Cluster:
 
     def _marked(self, transaction: Transaction, fate: Fate) -> None:
         transaction.state = State.COMMITTED if fate is Fate.COMMITTED else State.ABORTED
+
+    def abort(self, partition: Partition, producer: int) -> None:
+        """Do what `kafka-transactions.sh abort` does: write a marker, without the coordinator."""
+        self.marked(partition, self.log(partition).abort(producer) or set(), Fate.ABORTED)
 
     def _verified(self, place: Partition | str) -> Callable[[Batch], Code]:
         """Return what asks the coordinator whether a producer's transaction includes a partition or group."""
