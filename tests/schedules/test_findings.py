@@ -44,7 +44,7 @@ def test_an_offset_of_a_fenced_producer_is_not_committed() -> None:
     and epoch hangs there, so it does not ask whether it is still open. What ends the hanging transaction as committed
     commits this offset, too. Its lines were aborted, so they are lost.
     """
-    moves = Event(4.57, What.GROUP_LEADERLESS, seconds=5.0), Event(5.06, What.PAUSE, seconds=2.5)
+    moves = Event(4.56, What.GROUP_LEADERLESS, seconds=5.0), Event(5.06, What.PAUSE, seconds=2.5)
 
     found = results(Setting(2, round_interval=2), *lines(3.0, 0.25), *moves, seeds=40)
 
