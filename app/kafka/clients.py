@@ -25,6 +25,9 @@ from app.offsets.claim import Claim
 from app.offsets.contract import OffsetStore, StoreContext, is_transactional
 from app.offsets.mirrors import mirrors_of_a_task
 
+# Any broker allows such a transaction.timeout.
+FENCE_SECONDS = 10.0
+
 
 class TaskClients:
     """
@@ -107,7 +110,8 @@ class TaskClients:
             Transient: Kafka refuses it.
         """
         config = self._config
-        fence = KafkaFence(config.output_kafka, config.group, config.transaction_seconds, config.dead_letters.topic)
+        # At least once, transaction.timeout means nothing, and may be longer than the brokers allow.
+        fence = KafkaFence(config.output_kafka, config.group, FENCE_SECONDS, config.dead_letters.topic)
         try:
             return bool(fence.fence([partition]))
         except NotUsable as error:

@@ -147,6 +147,23 @@ def test_what_hangs_was_not_written_where_it_wrote_before(lines: list[Message], 
     assert committed is logs.was_committed(RAW, {CLEAN: Ends(7, 100), DEAD: here}, BEGAN_AT, [other], [other])
 
 
+def test_lines_that_hang_say_nothing_about_the_growth_of_the_dead_letters() -> None:
+    """The letters are where the dead-letter topic had fewer partitions."""
+    other, here = Partition("dead", 1), Ends(100, 100)
+    logs = Logs({CLEAN: [START, line(7)], DEAD: [START], other: [START, letter(7, BEGAN_AT)]}, {other: here})
+
+    assert logs.was_committed(RAW, {CLEAN: Ends(7, 100), DEAD: here}, BEGAN_AT, [other]) is True
+
+
+def test_letters_that_hang_say_nothing_about_the_growth_of_the_sink() -> None:
+    """The lines are where the sink had fewer partitions, too far back for a look."""
+    other, here, end = Partition("clean", 1), Ends(100, 100), 10 * LOOKS[-1]
+    lines = [line(end - LOOKS[-1] - 1)]
+    logs = Logs({CLEAN: [START], DEAD: [START, letter(7, BEGAN_AT)], other: lines}, {other: Ends(end, end)})
+
+    assert logs.was_committed(RAW, {CLEAN: here, DEAD: Ends(7, 100)}, BEGAN_AT, [other], [other]) is None
+
+
 def test_what_hangs_in_one_place_is_known_by_another() -> None:
     """The markers were written wherever there was a leader."""
     logs = Logs({CLEAN: [START, line(7)], DEAD: [START, letter(7, BEGAN_AT)]})
@@ -276,6 +293,22 @@ def test_a_partition_that_cannot_be_searched_is_waited_for(where: str) -> None:
 
     with pytest.raises(KafkaException, match="clean-1 has no leader"):
         logs.was_committed(RAW, {CLEAN: here, DEAD: here}, BEGAN_AT, **{where: [Partition("clean", 1)]})
+
+
+@pytest.mark.parametrize("count", [2, 300])
+def test_no_look_is_repeated(count: int) -> None:
+    """Where keys choose, its output goes to every partition, and the first look at them may be as long as the last."""
+    sizes: list[int] = []
+
+    class Counting(Logs):
+        def _read(self, spans: Mapping[Partition, range], deadline: float, isolation: str = "") -> Iterator[Any]:
+            sizes.append(sum(map(len, spans.values())))
+            return iter(())
+
+    ends = {Partition("clean", number): Ends(10**9, 10**9) for number in range(count)}
+    Counting({}).was_committed(RAW, ends, BEGAN_AT)
+
+    assert sizes == ([20_000, 600_000] if count == 2 else [hanging.MOST])
 
 
 def test_many_partitions_are_read_by_one_consumer(monkeypatch: pytest.MonkeyPatch) -> None:
