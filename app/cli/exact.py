@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from app.cli.layout import View
@@ -22,10 +24,17 @@ def exact(text: str) -> str:
 
 
 def exactly(view: View) -> View:
-    """Return a table with exact problems. Other columns may quote records, which stay as they are."""
+    """Return a view with exact problems, as JSON, too. All else may quote records, and stays as it is."""
     ours = [heading == "?PROBLEM" for heading in view.columns]
+    if not any(ours):
+        return view
     rows = [
         [exact(cell) if own and isinstance(cell, str) else cell for own, cell in zip(ours, row, strict=True)]
         for row in view.rows
     ]
-    return view._replace(rows=rows)
+    value = view.value and view.value | {"partitions": [*map(_exactly, view.value["partitions"])]}
+    return view._replace(rows=rows, value=value)
+
+
+def _exactly(partition: dict[str, Any]) -> dict[str, Any]:
+    return partition | {"problem": partition["problem"] and exact(partition["problem"])}

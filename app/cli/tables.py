@@ -51,11 +51,12 @@ def print_json(value: object, *, indent: int | None = None, err: bool = False) -
 
 
 def show(view: View, *, as_json: bool) -> int:
+    view = exactly(view)
     if as_json:
         print_json(view.value)
     else:
         console = stdout()
-        for line in fitted(exactly(view), console.width).lines:
+        for line in fitted(view, console.width).lines:
             console.print(line, soft_wrap=True)  # what is longer than the terminal is wrapped by it, and never cut
     return view.code
 

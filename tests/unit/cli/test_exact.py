@@ -41,9 +41,13 @@ def test_an_error(command: list[str], tmp_path: Path, monkeypatch: pytest.Monkey
     assert f"winnow: so far: look again: winnow lag {options} --watch\n" == error
 
 
-@pytest.mark.parametrize("command", [["lag"], ["offsets", "show"], ["check", "--connect"]], ids=str)
+@pytest.mark.parametrize(
+    "command",
+    [["lag"], ["lag", "--json"], ["offsets", "show"], ["offsets", "show", "--json"], ["check", "--connect"]],
+    ids=str,
+)
 def test_the_problem_of_a_partition(command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a table, and in a report."""
+    """In a table, as JSON, and in a report."""
     kafka = DriverKafka(p0=(2, 10))
     kafka.committed = {Partition("raw", 0): CommittedOffset(1)}
     monkeypatch.setattr("app.start.clients", lambda _: kafka.clients)
@@ -57,9 +61,12 @@ def test_the_problem_of_a_partition(command: list[str], tmp_path: Path, monkeypa
 
 def test_what_is_not_winnows_stays() -> None:
     """A record may hold the same words, and outside a command there is no configuration."""
-    view = View(("?PROBLEM", "?DETAIL"), [(CHECK, CHECK), (None, 5)], {})
+    partitions = [{"problem": CHECK, "metadata": CHECK}, {"problem": None, "metadata": None}]
+    view = View(("?PROBLEM", "?DETAIL"), [(CHECK, CHECK), (None, 5)], {"partitions": partitions})
 
     with click.Context(main):
         has_read("-c mine")
-        assert [("winnow check -c mine --connect", CHECK), (None, 5)] == list(map(tuple, exactly(view).rows))
+        shown, ours = exactly(view), "winnow check -c mine --connect"
+    assert [(ours, CHECK), (None, 5)] == list(map(tuple, shown.rows))
+    assert {"partitions": [{"problem": ours, "metadata": CHECK}, partitions[1]]} == shown.value
     assert CHECK == exact(CHECK)
