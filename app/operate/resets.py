@@ -114,17 +114,19 @@ def carry_out(planned: Sequence[Reset], clients: Clients, settings: Config, done
     """
     service, partitions = StoppedService(settings, clients), [each.at.partition for each in planned]
     written: dict[Partition, CommittedOffset] = {}
+    begun = False
     try:
         with service.changing(clients.offsets, partitions) as written:
             # Not stable, as the plan was read: where nothing ends a pending offset, no partition could be set.
             _refuse_outdated(planned, clients.offsets.load(partitions, stable=False))
+            begun = True
             for each in planned:
                 partition, committed = each.at.partition, each.committed
                 clients.offsets.reset(partition, committed.offset, committed.metadata)
                 written[partition] = committed
                 done()
     except (WinnowError, KeyboardInterrupt) as error:
-        if written or isinstance(error, PartitionError | KeyboardInterrupt):
+        if written or (begun and isinstance(error, PartitionError | KeyboardInterrupt)):
             raise _partly_set(partitions, len(written), error) from error
         raise
 

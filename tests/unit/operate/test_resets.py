@@ -302,3 +302,19 @@ def test_where_nothing_was_set_the_error_says_only_why(group: StoredGroup, error
 
     with pytest.raises(type(error)):
         group.set(group.plan(Goal.SHIFT, -20))
+
+
+@pytest.mark.parametrize("when", ["the look for a service", "the fence"])
+def test_nor_is_anything_set_where_it_was_interrupted_before(group: StoredGroup, when: str) -> None:
+    """It said that a shift cannot be repeated."""
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    if when == "the fence":
+        group.before_fence = interrupt
+    else:
+        group.sleeps = [interrupt]
+
+    with pytest.raises(KeyboardInterrupt):
+        group.set(group.plan(Goal.SHIFT, -20))
