@@ -49,8 +49,8 @@ class KafkaGroupOffsets:
     def __init__(self, context: StoreContext) -> None:
         self._context = context
         self._in_task = context.planned is not None
-        # A task's first read, after a fence, must not wait for a connection.
-        self._idle = {True: [self._connect(stable=True)] if self._in_task else [], False: []}
+        # A task reads unstable offsets before it fences, and stable ones after, so it connects for both at once.
+        self._idle = {stable: [self._connect(stable=stable)] if self._in_task else [] for stable in (True, False)}
         self._turns = threading.Condition()
         self._lent_at = NEVER
         """When the reader that all share was lent; NEVER while it is idle."""

@@ -87,6 +87,15 @@ def store(readers: Readers) -> KafkaGroupOffsets:
     return KafkaGroupOffsets(StoreContext("group", {}, planned={}))
 
 
+def test_no_read_of_a_task_makes_a_connection(readers: Readers, store: KafkaGroupOffsets) -> None:
+    """It reads before it fences and after, while readers of the sink wait."""
+    connected = list(readers.made)
+    for stable in (False, True):
+        store.load([RAW], stable=stable)
+
+    assert connected == readers.made
+
+
 @pytest.mark.parametrize("refused", [False, True])
 def test_lanes_share_a_reader(
     readers: Readers, store: KafkaGroupOffsets, refused: bool, monkeypatch: pytest.MonkeyPatch
@@ -95,7 +104,10 @@ def test_lanes_share_a_reader(
     monkeypatch.setattr(offsets, "LONG_SECONDS", PATIENCE)
     readers.takes = 0.001
     if refused:
-        readers.refuses = True
+        readers.fails = True
+        with pytest.raises(Unreachable):
+            store.load([RAW], stable=False)
+        readers.fails, readers.refuses = False, True
         with pytest.raises(NotUsable):
             store.load([RAW], stable=False)
         readers.refuses = False
@@ -108,7 +120,7 @@ def test_lanes_share_a_reader(
     store.close()
 
     assert [FOUND] * 50 == found
-    assert [True] * (1 + refused) == [each.closed for each in readers.made]
+    assert [True, not refused, *[True] * refused] == [each.closed for each in readers.made]
 
 
 def test_lanes_have_several_readers_where_each_answer_takes_long(readers: Readers, store: KafkaGroupOffsets) -> None:
@@ -118,7 +130,7 @@ def test_lanes_have_several_readers_where_each_answer_takes_long(readers: Reader
         found = list(lanes.map(lambda _: store.load([RAW], stable=True), range(24)))
 
     assert [FOUND] * 24 == found
-    assert len(readers.made) > 1
+    assert len(readers.made) > 2
 
 
 @pytest.mark.parametrize("call", ["load", "reset"])
@@ -136,7 +148,7 @@ def test_a_call_without_an_answer_delays_no_other_lane(readers: Readers, store: 
 
         assert not hanging.done()
     assert [FOUND] * 3 == others
-    assert 2 == len(readers.made)
+    assert 3 == len(readers.made)
 
 
 def test_a_reader_that_failed_is_replaced(readers: Readers, store: KafkaGroupOffsets) -> None:
@@ -147,7 +159,7 @@ def test_a_reader_that_failed_is_replaced(readers: Readers, store: KafkaGroupOff
     readers.fails = False
 
     assert FOUND == store.load([RAW], stable=True)
-    assert 2 == len(readers.made)
+    assert 3 == len(readers.made)
 
 
 @pytest.mark.parametrize(
