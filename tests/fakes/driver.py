@@ -190,7 +190,7 @@ class DriverKafka:
 
     def renew(self, partitions: Iterable[Partition], offsets: TransactionalOffsetStore) -> set[Partition]:
         reached = self.fence(partitions)
-        for partition, at in offsets.load(reached, stable=True).items():
+        for partition, at in offsets.load(sorted(reached), stable=True).items():
             if not at.corrupt:
                 self.save(partition, at.offset, at.metadata)
         return reached
