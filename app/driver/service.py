@@ -389,7 +389,11 @@ class Service:
         self._allowances = {receipt.partition: most for receipt in receipts if (most := receipt.allowance) is not None}
         self._windows = {receipt.partition: receipt.window for receipt in receipts if receipt.window}
         self._reported_at = self._runtime.monotonic()
-        self._renewal.renewed(each.partition for each in receipts if each.outcome is Outcome.DONE)
+        self._renewal.renewed(  # a task commits its records, also those of a partition that we fence at the end
+            each.partition
+            for each in receipts
+            if each.outcome is Outcome.DONE or (each.partition in fenced and each.records)
+        )
         self._discovery.reported(receipts, fenced)
         self._tracker.round_ended(receipts, took)
         idle = all(receipt.outcome is Outcome.FAILED and not receipt.records for receipt in receipts)

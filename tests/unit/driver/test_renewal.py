@@ -243,6 +243,25 @@ class TestTasksThatDoNot:
 
         assert {B: 2} == self.run(kafka, rounds, time)
 
+    @pytest.mark.parametrize(("offset", "renewed"), [(4, []), (10, [A])])
+    def test_a_partition_that_is_fenced_to_end_the_round(self, offset: int, renewed: Sequence[Partition]) -> None:
+        """If it has committed records, it is due later: fencing it again would only make readers wait."""
+        kafka, time = DriverKafka(p0=(0, 10)), SimulatedTime()
+        kafka.committed[A] = CommittedOffset(offset)
+        rounds = SimulatedRounds(kafka, time)
+        rounds.outcomes[A] = Outcome.FENCED
+
+        def grow() -> None:
+            if time.now > 20:
+                kafka.watermark[B] = (0, 10)
+
+        kafka.when_asked = grow
+
+        service(kafka, rounds, stop=SimulatedStop(time, 60.0), runtime=time.runtime).run(until_end=False)
+
+        assert 2 == len(rounds.rounds)
+        assert renewed == kafka.renewed
+
 
 class SourceOutage:
     """
