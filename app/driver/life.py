@@ -37,6 +37,10 @@ class Sight:
         """Return for how many seconds, at most from `since` on, every look has been answered."""
         return 0.0 if self._began is None else self.now() - max(since, self._began)
 
+    def is_back_for_less_than(self, seconds: float) -> bool:
+        """Return whether Kafka responds again, but has not done so for this long yet."""
+        return self.was_lost and self._began is not None and self.seconds() < seconds
+
 
 class Life:
     """Whether other runs have shown signs of life; silence of `gone_seconds` ends it."""
@@ -58,6 +62,11 @@ class Life:
     @property
     def goes_on(self) -> bool:
         return self._signs is not None and self._sight.seconds(self._signs[1]) < self._gone_seconds
+
+    @property
+    def may_go_on(self) -> bool:
+        """Whether they go on, or have not had the time since an outage to show that they do."""
+        return self.goes_on or self._sight.is_back_for_less_than(self._gone_seconds)
 
     @property
     def is_long(self) -> bool:

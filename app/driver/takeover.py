@@ -66,8 +66,8 @@ class Takeover:
 
     @property
     def held(self) -> set[Partition]:
-        """The partitions of other generations that are active."""
-        return {*self.taken, *(self.to_take if self._earlier.goes_on else ())}
+        """The partitions of other generations that are active, or may be."""
+        return {*self.taken, *(self.to_take if self._earlier.may_go_on else ())}
 
     def has_all(self, partitions: Collection[Partition]) -> bool:
         """Return whether a later generation has all of these partitions, or has had time to take all it wants."""

@@ -309,14 +309,15 @@ class LateWorkers(SimulatedStop):
 class TestNoExecutorComes:
     """The earlier generation leaves after `handover.timeout`, and nobody else renews the offsets. They are kept an hour."""
 
-    def run(self, *, leaves: float, seconds: float = 3_700.0) -> list[tuple[float, Partition]]:
+    def run(self, *, leaves: float, away: tuple[float, float] = (0.0, 0.0)) -> list[tuple[float, Partition]]:
         """Return the time of each renewal. The earlier run commits in one of its two partitions until it leaves."""
         kafka = Occupied(EARLIER, until=leaves)
+        kafka.away, kafka.recovers = away, 5.0
         kafka.watermark[B], kafka.committed[B], kafka.retention = (0, 10), owned(4, EARLIER), 3_600.0
         flow, renewed = SimulatedService(kafka, FakeRounds(works(kafka))), list[tuple[float, Partition]]()
         kafka.time = flow.time
         kafka.save = lambda each, *_: renewed.append((flow.time.now, each))  # type: ignore[method-assign]
-        flow.stop = LateWorkers(flow.time, seconds)
+        flow.stop = LateWorkers(flow.time, 3_700.0)
         flow.stop.tracker = flow.tracker
 
         flow.run()
@@ -337,6 +338,12 @@ class TestNoExecutorComes:
 
         assert 1_800 <= min(at for at, _ in renewed) <= 1_800 + 2 * GONE_SECONDS
         assert {A, B} == {each for _, each in renewed}
+
+    def test_the_silence_of_an_outage_is_not_that_of_the_earlier(self) -> None:
+        """Kafka is away at the first look, and the earlier run needs a moment to commit again."""
+        renewed = self.run(leaves=1_800, away=(GONE_SECONDS / 2, 2 * GONE_SECONDS))
+
+        assert 1_800 <= min(at for at, _ in renewed)
 
 
 class Beside(FakeRounds):
@@ -511,6 +518,8 @@ class Occupied(DriverKafka):
         self.time: Callable[[], float] = lambda: 0.0
         self.away = (0.0, 0.0)
         """The start and end of an outage."""
+        self.recovers = 0.0
+        """How long after the outage the run commits again."""
         self.before_load: Callable[[], object] = lambda: None
         self.before_check: Callable[[], object] = lambda: None
 
@@ -522,7 +531,8 @@ class Occupied(DriverKafka):
         began, ended = self.away
         if began <= self.time() < ended:
             raise Unreachable("away")
-        if 0 < self.time() < self.until and not self.fenced:
+        works = 0 < self.time() < self.until and not began <= self.time() < ended + self.recovers
+        if works and not self.fenced:
             report = TaskReport(Attempt(int(self.time()), 0), NO_TIME)
             self.committed[A] = CommittedOffset(3, str(OffsetMetadata("id-1", 0, owner=self.owner, report=report)))
         return super().load(partitions, stable=stable)
