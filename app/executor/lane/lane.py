@@ -189,4 +189,4 @@ def _pause(error: PartitionError, state: State) -> float:
         return pause
     ledger.refused_because = error.cause
     ledger.search.refused(ledger.committed, ledger.reach)
-    return pause if ledger.search.stop is None else 0.0  # a search for the culprit retries at once
+    return 0.0 if ledger.search.blames else pause  # a search for the culprit retries at once

@@ -35,23 +35,35 @@ class Search:
         """Commit before passing this offset."""
         self.found: int | None = None
         """The next offset, if its record alone was refused."""
-        self._start = self._failures = 0
-        """How often a transaction that starts at this offset has failed."""
+        self._start = self._failures = self._refusals = 0
+        """How often a transaction that starts at this offset has failed, and how often Kafka has refused it."""
         self._failed_end: int | None = None
         """The end of a failed transaction."""
         self._step = 1
 
+    @property
+    def blames(self) -> bool:
+        """Whether Kafka has refused an offset often enough. One refusal of a record alone then finds a culprit."""
+        return self.stop is not None and self._refusals >= FAILURES_IN_A_ROW
+
     def refused(self, start: int, end: int) -> None:
         """Learn that Kafka refused a transaction from `start`, the committed offset, to `end`, exclusive."""
+        if end <= start:
+            return
+        refusals = self._refusals if self.blames or start == self._start else 0
         self.undelivered(start, end)
-        if self.stop is not None and end == start + 1:
+        self._refusals = refusals + 1
+        if self.blames and end == start + 1:
             self.found = start
 
     def undelivered(self, start: int, end: int) -> None:
         """Learn that such a transaction failed, although perhaps no record is to blame."""
-        self._failures = self._failures + 1 if start == self._start else 1
-        self._start = start
-        if end <= start or (self.stop is None and self._failures < FAILURES_IN_A_ROW):
+        if end <= start:
+            return
+        if start != self._start:
+            self._start, self._failures, self._refusals = start, 0, 0
+        self._failures += 1
+        if self.stop is None and self._failures < FAILURES_IN_A_ROW:
             return
         self._step, self._failed_end = 1, end
         self.stop = start + max(1, (end - start) // 2)

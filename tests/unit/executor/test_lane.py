@@ -189,6 +189,16 @@ class TestTrouble:
         assert (stop, refusal) == (harness.lane.ledger.stop, harness.lane.ledger.refusal)
         assert [0.25, 0.5, last_pause] == pauses[:3]
 
+    def test_a_refusal_after_an_outage_is_tried_again_after_a_pause(self) -> None:
+        """Only a search for a culprit goes on at once: a new topic configuration takes a moment to reach all brokers."""
+        harness, pauses = LaneHarness(at(0), committed=0), list[float]()
+        for error in [Undelivered(A, "no leader")] * 3 + [Refused(A, "the broker does not like it")] * 3:
+            harness.open()
+            harness.take(1)
+            pauses.append(harness.opens_after(error))
+
+        assert [0.25, 0.5, 1.0, 2.0, 2.0, 0.0] == pauses
+
     def test_what_fails_before_records_are_sent_says_nothing_about_them(self) -> None:
         """After an outage of the whole cluster, a lane goes on as it was."""
         harness = LaneHarness(at(0), committed=0)

@@ -150,16 +150,33 @@ def test_what_cannot_be_delivered_blames_no_record() -> None:
         search.undelivered(0, end)
     assert (1, None) == (search.stop, search.found)
 
-    search.refused(0, 1)
-    search.undelivered(0, 1)
-    assert (1, 0) == (search.stop, search.found)
+    for found in (None, None, 0):
+        search.refused(0, 1)
+        search.undelivered(0, 1)
+        assert (1, found) == (search.stop, search.found)
 
 
-def test_what_took_no_record_blames_none() -> None:
-    """A refusal before any record was sent."""
+def test_after_an_outage_in_the_middle_of_a_search_one_refusal_blames_no_record() -> None:
+    """It may be temporary, and the refusals before the outage were those of another record."""
+    search = Search()
+    for _ in range(FAILURES_IN_A_ROW):
+        search.refused(0, 16)
+    search.committed(8)
+    for end in (16, 12, 10, 9):
+        search.undelivered(8, end)
+    search.refused(8, 9)
+
+    assert (9, None) == (search.stop, search.found)
+
+
+@pytest.mark.parametrize("fail", [Search.refused, Search.undelivered])
+def test_what_took_no_record_blames_none(fail: Callable[[Search, int, int], None]) -> None:
+    """Nor does it count when records come: commits of an idle partition may have failed weeks ago."""
     search = Search()
     for _ in range(10):
-        search.refused(5, 5)
+        fail(search, 5, 5)
+    for _ in range(FAILURES_IN_A_ROW - 1):
+        search.refused(5, 6)
 
     assert (None, None) == (search.stop, search.found)
 
@@ -182,7 +199,7 @@ def test_an_offset_that_has_moved_on_ends_a_finding(offset: int) -> None:
 
 @pytest.mark.parametrize("fail", [Search.refused, Search.undelivered])
 def test_the_search_ends_when_nothing_fails_any_more(fail: Callable[[Search, int, int], None]) -> None:
-    """The steps grow up to a limit; then the search is over."""
+    """The steps grow up to a limit; then the search is over, and one refusal blames no record."""
     search = Search()
     for _ in range(FAILURES_IN_A_ROW):
         fail(search, 0, 1)
@@ -193,3 +210,5 @@ def test_the_search_ends_when_nothing_fails_any_more(fail: Callable[[Search, int
         search.committed(at)
 
     assert [1, *(1 << n for n in range(LARGEST_STEP.bit_length()))] == steps
+    search.refused(at, at + 1)
+    assert (None, None) == (search.stop, search.found)
