@@ -9,6 +9,7 @@ import click
 from app.cli.layout import View
 from app.cures import PLACEHOLDERS, CommandLine
 
+# Where click's context keeps the command line.
 LINE = __name__
 
 
@@ -19,6 +20,7 @@ def has_read(options: str) -> None:
 
 
 def exact(text: str) -> str:
+    """Return a text whose commands can be copied; they keep their placeholders if no configuration was read."""
     context = click.get_current_context(silent=True)
     return text if context is None else context.meta.get(LINE, PLACEHOLDERS).exact(text)
 

@@ -117,7 +117,7 @@ def _new(now: ByName, then: ByName) -> ByName:
     """
     Return what was counted since then.
 
-    Names without room are in `other`: it has what names have lost since then, and had what others have regained.
+    A name without room counts in `other`. So what a name has lost is not new there, nor is what it has regained.
     """
     new = {name: now.get(name, 0) - then.get(name, 0) for name in {**now, **then}}
     if OTHER in new:
