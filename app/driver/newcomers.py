@@ -48,19 +48,20 @@ class Newcomers:
         If the copies on the source's cluster cannot be read, nothing is decided.
         """
         added = committed.keys() - (self._known or ())
-        self._look_for_copies([each for each in added if committed[each] is None])
+        copies = self._look_for_copies([each for each in added if committed[each] is None])
         if self._known is None:  # a partition is new if the group has worked on another one of its topic (KIP-1327)
-            begun = {each.topic for each, at in committed.items() if is_witness(at, topics[each.topic].id)}
+            offsets = {**committed, **copies}
+            begun = {each.topic for each, at in offsets.items() if is_witness(at, topics[each.topic].id)}
             self._new = {each for each in added if each.topic in begun}
         else:
             self._new |= added
         self._known = {*self.known, *added}
 
-    def _look_for_copies(self, partitions: Collection[Partition]) -> None:
+    def _look_for_copies(self, partitions: Collection[Partition]) -> Mapping[Partition, CommittedOffset]:
         """Only the copy has an offset if `sink.kafka` or `offsets.store` is new, or the main store lost it."""
-        if self._copies is not None and partitions:
-            copies = self._copies.load(partitions, stable=False)
-            self._left_behind |= {partition: copy.offset for partition, copy in copies.items()}
+        copies = self._copies.load(partitions, stable=False) if self._copies is not None and partitions else {}
+        self._left_behind |= {partition: copy.offset for partition, copy in copies.items()}
+        return copies
 
     def forget(self, partitions: Collection[Partition]) -> None:
         """Forget partitions that are gone; one that appears again is new."""

@@ -125,3 +125,20 @@ def test_of_several_runs_that_start_at_once_one_works() -> None:
     found = results(Setting(2, round_interval=5, append_time=True), *starts, *written, seeds=2)
 
     assert not any(result.anomalies for result in found)
+
+
+def test_a_partition_that_is_added_before_the_copies_are_carried_over_is_read_from_its_beginning() -> None:
+    """
+    The sink's cluster forgets the group's offsets, and the source gets a partition, while the service is away.
+
+    It starts again before a person has carried over the copies, the only trace of what the group had begun (seed 2074089).
+    """
+    moves = (
+        Event(0.86, What.SERVICE_STOPS, which=1, seconds=7.2),
+        Event(4.842, What.PLACEHOLDERS_LOST, seconds=0.2),
+        Event(5.339, What.ADD_SOURCE, which=2, seconds=3.4),
+    )
+
+    found = results(Setting(1, round_interval=5, two_clusters=True, starting="latest"), *moves, seeds=10)
+
+    assert not any(result.anomalies for result in found)

@@ -835,10 +835,10 @@ def test_an_offset_that_was_never_read_may_be_of_another_topic(topic_id: str, er
 class Copies(NoOffsets):
     """The group's offsets on the source's cluster."""
 
-    def __init__(self, offsets: Mapping[Partition, int]) -> None:
+    def __init__(self, offsets: Mapping[Partition, int], metadata: str = "") -> None:
         super().__init__(StoreContext("g", {}))
         for partition, offset in offsets.items():
-            self.reset(partition, offset, "")
+            self.reset(partition, offset, metadata)
 
 
 def test_offsets_that_stayed_on_the_sources_cluster_are_not_forgotten() -> None:
@@ -857,6 +857,19 @@ def test_offsets_that_stayed_on_the_sources_cluster_are_not_forgotten() -> None:
     assert (OffsetLeftBehind, A, 7) == (type(error), error.partition, error.offset)
     assert "winnow offsets migrate -c winnow.yaml --from source --to kafka" in error.cure
     assert {A: 7, B: 0} == {partition: each.start for partition, each in after.ranges.items()}
+
+
+def test_a_copy_shows_that_the_group_has_begun_with_the_topic() -> None:
+    """A partition that was added meanwhile is read from its beginning, also after the copies were carried over."""
+    kafka = DriverKafka(p0=(0, 10), p1=(3, 9))
+    discovery = Discovery(config("starting.offsets=latest"), replace(kafka.clients, copies=Copies({A: 7}, OURS)))
+
+    before = discovery.discover()
+    kafka.committed[A] = CommittedOffset(7)
+    after = discovery.discover()
+
+    assert {B: 3} == starts(before)
+    assert {A: 7, B: 3} == starts(after)
 
 
 @pytest.mark.parametrize("how", ["leaderless", "silent"])
