@@ -46,8 +46,8 @@ class Discovery:
         self._source = config.source
         self._starting = config.starting_offsets
         self._policy = StartPolicy.of(config, keeps=not is_local(clients.offsets))
-        self._latest: dict[tuple[Partition, str], int] = {}
-        """For `starting.offsets: latest`: the end of each partition when first seen, by topic id."""
+        self._first_ends: dict[tuple[Partition, str], int] = {}
+        """For partitions that start at their end: that end when first seen, by topic id."""
         self._start_time: int | None = None
         """For `starting.offsets` with a time: that time in milliseconds, the same for all partitions."""
         self._clients = clients
@@ -266,7 +266,7 @@ class Discovery:
             gone[partition] = TopicGone(partition, cause, cure=cure)
         return gone
 
-    def _starts(self, offsets: Mapping[Partition, PartitionOffsets]) -> Mapping[Partition, int | None]:
+    def _starts(self, offsets: Mapping[Partition, PartitionOffsets]) -> Mapping[Partition, int]:
         """
         Return where partitions without an offset start if `starting.offsets` is latest or a time.
 
@@ -275,15 +275,23 @@ class Discovery:
         is_new = self._newcomers.is_new
         without = {each: at for each, at in offsets.items() if at.committed is None and not is_new(each)}
         if self._starting == "latest":
-            ends = {each: at.watermarks.last_stable for each, at in without.items()}
-            return {each: self._latest.setdefault((each, without[each].topic_id), end) for each, end in ends.items()}
+            return {each: self._as_first_given(at, None) for each, at in without.items()}
         if isinstance(self._starting, str):
             return {}
         if self._start_time is None:
             self._start_time = _milliseconds(self._starting, self._runtime.wall_clock())
-        return self._clients.topics.offsets_at(list(without), self._start_time)
+        found = self._clients.topics.offsets_at(list(without), self._start_time)
+        return {each: self._as_first_given(without[each], offset) for each, offset in found.items()}
 
-    def _decide(self, at: PartitionOffsets, starts: Mapping[Partition, int | None]) -> OffsetRange:
+    def _as_first_given(self, at: PartitionOffsets, found: int | None) -> int:
+        """Return the offset found for a time; the end at the first look if there was none then."""
+        key = at.partition, at.topic_id
+        if found is not None and key not in self._first_ends:
+            return found
+        end = self._first_ends.setdefault(key, at.watermarks.last_stable)
+        return min(max(end, at.watermarks.log_start), at.watermarks.last_stable)
+
+    def _decide(self, at: PartitionOffsets, starts: Mapping[Partition, int]) -> OffsetRange:
         self._raise_what_a_task_found(at)
         self._newcomers.refuse_left_behind(at)
         is_new = self._newcomers.is_new(at.partition)

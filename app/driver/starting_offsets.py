@@ -78,7 +78,7 @@ def decide(
     Return where a partition starts.
 
     Args:
-        first_seen: the offset to start from if `starting.offsets` is a time, or latest as of the first look.
+        first_seen: the offset to start from if `starting.offsets` is latest or a time, as first given.
         had_offset_in: the id of the topic in which this run has seen a committed offset; None if in none.
         is_new: whether the partition was created after the group began with its topic, so that all of it is read.
         cut: the remembered result of `cut_of`.
@@ -142,8 +142,6 @@ def _starting(at: PartitionOffsets, policy: StartPolicy, first_seen: int | None)
     match policy.starting:
         case "earliest":
             return at.watermarks.log_start
-        case "latest" if first_seen is not None:
-            return min(max(first_seen, at.watermarks.log_start), at.watermarks.last_stable)
         case "latest" | "time":
             return at.watermarks.last_stable if first_seen is None else first_seen
     why, cure = "the group has no offset here and starting.offsets is error", choose_offset(at.partition)

@@ -517,6 +517,23 @@ def test_a_duration_counts_from_the_first_discovery() -> None:
     assert [2_800_000, 2_800_000] == kafka.asked_for_time
 
 
+@pytest.mark.parametrize("then", [None, 40], ids=["all older", "younger ones follow"])
+@pytest.mark.parametrize(("now", "start"), [((0, 60), 10), ((12, 60), 12), ((0, 8), 8)])
+def test_a_time_after_the_last_record_is_the_end_as_it_was_at_the_start(
+    then: int | None, now: tuple[int, int], start: int
+) -> None:
+    """Records that arrive before the first commit are read, even if they are older than that time."""
+    kafka, answers = DriverKafka(p0=(0, 10)), iter([None, then])
+    kafka.offsets_at = lambda partitions, milliseconds: {A: next(answers)}  # type: ignore[method-assign]
+    discovery = Discovery(config("starting.offsets.by.duration=2h"), kafka.clients)
+
+    before = discovery.discover()
+    kafka.watermark[A] = now
+    after = discovery.discover()
+
+    assert [{A: 10}, {A: start}] == [starts(before), starts(after)]
+
+
 def test_a_duration_longer_than_the_epoch_is_the_epoch() -> None:
     """Kafka gives negative times another meaning."""
     kafka = DriverKafka(p0=(0, 10))
