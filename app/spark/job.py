@@ -194,7 +194,8 @@ class SparkRound:
         if self._thread.is_alive():
             raise SparkFailed("the round was cancelled and has not ended yet")
         if self._failure is not None:
-            raise SparkFailed(f"a task failed too often: {_cause(str(self._failure))}") from self._failure
+            trace = str(self._failure) or type(self._failure).__name__
+            raise SparkFailed(f"a task failed too often: {_cause(trace)}") from self._failure
         return self._receipts
 
 

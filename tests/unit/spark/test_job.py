@@ -105,6 +105,20 @@ def test_a_round_that_does_not_end_when_it_is_killed_has_not_reported() -> None:
     assert [] == running.receipts()
 
 
+def test_a_failure_without_words_is_named() -> None:
+    """A JVM that ends may leave an EOFError that says nothing."""
+
+    class Wordless(Hanging):
+        def _collect(self) -> list[Receipt]:
+            raise EOFError
+
+    running = SparkRound(Wordless(active=3), list, [], "round", lambda: 3)  # type: ignore[arg-type]  # a fake context
+    assert running.wait(60)
+
+    with pytest.raises(SparkFailed, match="too often: EOFError"):
+        running.receipts()
+
+
 def test_a_worker_logs_whose_lines_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each line of a task has its group, round and number, and that of the attempt."""
     told: dict[str, object] = {}
