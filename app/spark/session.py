@@ -67,7 +67,7 @@ def start(wanted: Mapping[str, str], *, submitted: bool, stderr: int | None = No
         context = SparkContext.getOrCreate(conf)
     except Exception as error:
         raise SparkFailed(f"Spark did not start: {_brief(error)}") from error
-    context.setLogLevel(wanted.get("spark.log.level", "ERROR"))
+    context.setLogLevel(conf.get("spark.log.level", "ERROR"))
     return context
 
 

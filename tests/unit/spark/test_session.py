@@ -15,7 +15,7 @@ from app.spark import session
 def conf() -> Any:
     """Return a SparkConf without a JVM."""
     values: dict[str, str] = {}
-    return SimpleNamespace(get=values.get, set=values.__setitem__)
+    return SimpleNamespace(get=values.get, set=values.__setitem__, setIfMissing=values.setdefault)
 
 
 def test_a_property_that_would_do_harm_is_overruled_aloud(conf: Any) -> None:
@@ -40,6 +40,25 @@ def test_a_property_that_is_right_is_set_in_silence(conf: Any) -> None:
 
     assert [] == logs
     assert "true" == conf.get("spark.python.worker.reuse")
+
+
+@pytest.mark.parametrize(
+    ("submitted", "level"), [({}, "WARN"), ({"spark.log.level": "INFO"}, "INFO")], ids=["wanted", "submitted"]
+)
+def test_the_log_level_of_spark_submit_wins(
+    conf: Any, submitted: dict[str, str], level: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the JVM knows it."""
+    for name, value in submitted.items():
+        conf.set(name, value)
+    levels: list[str] = []
+    context = SimpleNamespace(setLogLevel=levels.append)
+    monkeypatch.setattr(session, "SparkConf", lambda: conf)
+    monkeypatch.setattr(session, "SparkContext", SimpleNamespace(_gateway=object(), getOrCreate=lambda _: context))
+
+    session.start({"spark.log.level": "WARN"}, submitted=True)
+
+    assert [level] == levels
 
 
 @pytest.mark.parametrize(
