@@ -7,6 +7,7 @@ and `message`, then `group`, `round`, `task`, `topic` and `partition` where they
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
 
@@ -21,6 +22,16 @@ FIRST = ("timestamp", "level", "event", "message", "group", "round", "task", "to
 def _without_secrets(_logger: object, _method: str, line: EventDict) -> EventDict:
     """Hide what the URLs in a line may hide; errors of other systems' clients repeat them."""
     return {key: without_secrets(value) if isinstance(value, str) else value for key, value in line.items()}
+
+
+class LogLines(structlog.WriteLogger):
+    """Writes lines where it can: a full disk, or a pipe that nobody reads, must not end the service."""
+
+    def msg(self, message: str) -> None:
+        with contextlib.suppress(OSError):
+            super().msg(message)
+
+    debug = info = warning = error = critical = msg
 
 
 def on_terminal() -> bool:
@@ -47,6 +58,6 @@ def configure(level: str = "info", **context: object) -> None:
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
         # One write a line: workers of an executor share stderr, and an unbuffered `print` writes the line end apart.
         # The stderr of the moment: while a progress bar is shown, that is one which writes above the bar.
-        logger_factory=lambda *_: structlog.WriteLogger(sys.stderr),
+        logger_factory=lambda *_: LogLines(sys.stderr),
         cache_logger_on_first_use=False,
     )

@@ -6,7 +6,7 @@ import os
 import shlex
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.resources import files
 from pathlib import Path
 
@@ -60,7 +60,8 @@ def _forward(reading: int) -> None:
     with open(reading, "rb") as lines:
         for line in lines:
             if line.startswith(b"{"):
-                os.write(STDERR, line)  # not sys.stderr: a daemon thread may hold its lock when the process ends
+                with suppress(OSError):  # as our log does: else the JVM would wait for somebody who reads
+                    os.write(STDERR, line)  # not sys.stderr: a daemon thread may hold its lock when the process ends
             elif not line.startswith(EXPECTED):
                 JVM_OUTPUT.log(output=line.decode(errors="backslashreplace").rstrip())
 

@@ -8,6 +8,7 @@ import pty
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 PROGRAM = "from app import log; import structlog; log.configure('info'); l = structlog.get_logger(); l.debug('no'); l.info('round', records=3)"
 
@@ -60,6 +61,20 @@ def test_each_line_is_written_at_once() -> None:
 
     assert written.endswith("\n")
     assert "round" == json.loads(written)["event"]
+
+
+def test_a_log_that_takes_no_line_ends_nothing() -> None:
+    """Its disk may be full; the offsets still count."""
+    program = (
+        "from app import log; log.configure('debug'); import structlog; l = structlog.get_logger();"
+        "[write('x') for write in (l.debug, l.info, l.warning, l.error, l.critical)]; print('goes on', flush=True)"
+    )
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=full, text=True, check=True
+        )
+
+    assert "goes on\n" == done.stdout
 
 
 def test_a_line_goes_where_stderr_leads_now() -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import subprocess
 import threading
+from pathlib import Path
 
 import pytest
 
 from app import log
 from app.model import Partition
+from app.spark import logs
 from app.spark.logs import CONFIGURATION, LONGEST_NAME, TEMPLATE, has_own_log, job_name, json_lines, logged_lines
 from tests.support.waiting import until
 
@@ -49,6 +52,17 @@ def test_what_the_jvm_says_outside_its_log_is_logged_as_json(capfd: pytest.Captu
     assert ("jvm_output", "warning", "g", "# SIGSEGV") == tuple(
         found[name] for name in ("event", "level", "group", "output")
     )
+
+
+def test_what_the_jvm_says_is_read_even_if_no_line_can_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk may be full. A JVM whose lines nobody reads stops at the next one."""
+    reading, writing = os.pipe()
+    os.write(writing, b'{"event": "spark"}\n')
+    os.close(writing)
+
+    with Path("/dev/full").open("wb") as full:
+        monkeypatch.setattr(logs, "STDERR", full.fileno())
+        logs._forward(reading)
 
 
 @pytest.mark.parametrize(
