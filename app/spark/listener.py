@@ -95,8 +95,8 @@ class OffsetListener(StreamingQueryListener):
         """Wait, at most this long, for queries to end and offsets to be saved, then stop; return whether all was."""
         deadline = REAL.monotonic() + seconds
         with self._ended:
-            self._ended.wait_for(lambda: not self._followed, seconds)
-        return self._saver.close(max(0.0, deadline - REAL.monotonic()))
+            ended = self._ended.wait_for(lambda: not self._followed, seconds)
+        return self._saver.close(max(0.0, deadline - REAL.monotonic())) and ended
 
 
 def end_offsets(progress: str) -> Offsets:

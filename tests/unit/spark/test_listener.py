@@ -342,6 +342,13 @@ def test_close_waits_for_the_last_progress(store: FakeStore, followed: OffsetLis
     assert end_offsets(FIRST) == store.committed
 
 
+def test_close_does_not_promise_the_offsets_of_a_query_that_still_runs(followed: OffsetListener) -> None:
+    """Nothing is due, but the query will go on, and nobody will save its offsets."""
+    followed.onQueryStarted(event("mine"))
+
+    assert not followed.close(0)
+
+
 def test_a_store_that_does_not_exist() -> None:
     """A wrong name is an error when the listener is created, not in the middle of a query."""
     with pytest.raises(UnknownStore, match="no offset store is called 'kafak'"):
