@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from pydantic.fields import FieldInfo
 
-from app.config.types import Names, Properties, Seconds
+from app.config.types import Names, Number, Properties, Seconds, Whole
 from app.model import SOURCE_KEY, FilterRule, Guarantee, Partitioner, Plugin, SinkKafka
 from app.rates import BUFFER_MEMORY, BreakerLimit, Rates
 from app.topics import PLACEHOLDER
@@ -117,13 +117,11 @@ class Sink(Section):
 class DeadLetterBreaker(Section):
     """When too many dead letters block a partition."""
 
-    ratio: float | None = Field(
+    ratio: Annotated[float | None, Field(ge=0, lt=1), Number] = Field(
         default=None,
-        ge=0,
-        lt=1,
         description="the share of dead letters above which a partition is blocked, such as `0.5`; off by default",
     )
-    minimum: int = Field(
+    minimum: Whole = Field(
         default=1_000, ge=1, description="how many of a partition's records the window must hold before it can block"
     )
     window: Seconds = Field(default=60.0, ge=1, le=3600, description="the length of the window")
@@ -145,7 +143,7 @@ class DeadLetterTopic(Section):
 class FromTimestamp(Section):
     """The time to start from, since the epoch."""
 
-    timestamp: int = Field(ge=0, description="milliseconds")
+    timestamp: Whole = Field(ge=0, description="milliseconds")
 
 
 class FromDuration(Section):
@@ -237,8 +235,8 @@ class Filter(Section):
         pattern="^[a-z0-9_-]{0,40}$",
         description="counts what it drops under this name; by default `drop-` or `keep-` and the field",
     )
-    limit: float | None = Field(
-        default=None, gt=0, le=1, description="the share of the records above which its drops are a warning"
+    limit: Annotated[float | None, Field(gt=0, le=1), Number] = Field(
+        default=None, description="the share of the records above which its drops are a warning"
     )
 
     @model_validator(mode="after")
@@ -274,7 +272,7 @@ class Http(Section):
         description="the address to serve the status page, `/metrics`, `/healthz` and `/readyz` on; the image sets "
         "`0.0.0.0` (all addresses)",
     )
-    port: int = Field(default=8090, ge=0, le=65535, description="the port; `0` picks a free one and logs it")
+    port: Whole = Field(default=8090, ge=0, le=65535, description="the port; `0` picks a free one and logs it")
     allowed_hosts: Names = Field(
         default=(),
         description="additional host names that requests may use, such as an ingress's; IP addresses, names without a "
@@ -329,21 +327,21 @@ class Config(Section):
     transaction_timeout: Seconds = Field(
         default=60.0, ge=10, le=900, description="how soon the broker aborts a transaction whose owner has gone silent"
     )
-    max_rate_per_partition: int = Field(
+    max_rate_per_partition: Whole = Field(
         default=0, ge=0, description="the most records to read from a partition per second; `0` means no limit"
     )
-    initial_rate: int = Field(
+    initial_rate: Whole = Field(
         default=0,
         ge=0,
         description="the same limit for the backlog that existed when the group started on the partition; later "
         "records are read at `max.rate.per.partition`",
     )
-    buffer_memory: int = Field(
+    buffer_memory: Whole = Field(
         default=BUFFER_MEMORY,
         ge=16 << 20,
         description="how many bytes a task may hold that Kafka has not acknowledged; a slot runs one task at a time",
     )
-    generation: int = Field(
+    generation: Whole = Field(
         default=0,
         ge=0,
         le=1_000_000_000,

@@ -6,8 +6,16 @@ import contextlib
 from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator
+from pydantic_core import PydanticCustomError
 
 from app.times import seconds_of
+
+
+def _no_boolean(value: object) -> object:
+    """Refuse YAML's `off` and `on`, which pydantic would take for 0 and 1."""
+    if isinstance(value, bool):
+        raise PydanticCustomError("boolean", "is no number")
+    return value
 
 
 def _seconds(value: object) -> object:
@@ -15,7 +23,7 @@ def _seconds(value: object) -> object:
     if isinstance(value, str):
         with contextlib.suppress(ValueError):
             return seconds_of(value)
-    return value
+    return _no_boolean(value)
 
 
 def _names(value: object) -> object:
@@ -43,6 +51,8 @@ def _text(value: object) -> object:
     return value
 
 
+Number = BeforeValidator(_no_boolean)
+Whole = Annotated[int, Number]
 Seconds = Annotated[float, BeforeValidator(_seconds, json_schema_input_type=float | str)]
 Names = Annotated[
     tuple[str, ...], BeforeValidator(_names, json_schema_input_type=list[str] | str), AfterValidator(_once)

@@ -33,6 +33,8 @@ def test_all_problems_come_at_once(file: Path) -> None:
         ("starting.offsets={by.duration: soon}", f"{STARTS}, not {{by.duration: soon}}"),
         ("starting.offsets={by.duration: -5}", f"{STARTS}, not {{by.duration: -5}}"),
         ("starting.offsets={by.duration: .inf}", f"{STARTS}, not {{by.duration: .inf}}"),
+        ("starting.offsets={timestamp: true}", f"{STARTS}, not {{timestamp: true}}"),
+        ("starting.offsets={by.duration: yes}", f"{STARTS}, not {{by.duration: true}}"),
         ("starting.offsets={timestamp: 1, by.duration: 2h}", f"{STARTS}, not {{by.duration: 2h, timestamp: 1}}"),
         ("out.of.range=near", "out.of.range must be error, earliest, latest or nearest, not 'near'"),
         ("source={topics: [], topics.pattern: '('}", "source.topics.pattern is not a regular expression (missing )"),
@@ -63,6 +65,10 @@ def test_all_problems_come_at_once(file: Path) -> None:
             "filter[0].limit must be a share between 0 and 1, such as 0.5, not 50",
         ),
         (
+            "filter=[{drop: {field: a, matches: x}, limit: on}]",
+            "filter[0].limit must be a share between 0 and 1, such as 0.5, not true",
+        ),
+        (
             "dead.letters.breaker.ratio=50%",
             "dead.letters.breaker.ratio must be a share between 0 and 1, such as 0.5, not",
         ),
@@ -82,6 +88,30 @@ def test_known_keys_are_listed_if_none_is_similar(file: Path) -> None:
     assert ["sink.xyz: unknown key; known here: topic, key, partitioner, kafka (--set sink.xyz)"] == problems(
         file, "sink.xyz=1"
     )
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "dead.letters.breaker.ratio",
+        "dead.letters.breaker.minimum",
+        "dead.letters.breaker.window",
+        "commit.interval",
+        "max.rate.per.partition",
+        "initial.rate",
+        "buffer.memory",
+        "generation",
+        "handover.timeout",
+        "http.port",
+    ],
+)
+@pytest.mark.parametrize("word", ["on", "off"])
+def test_a_word_is_no_number(file: Path, key: str, word: str) -> None:
+    """A breaker that is `off` is not one at 0 %."""
+    (problem,) = problems(file, f"{key}={word}")
+
+    assert f", not {'true' if word == 'on' else 'false'} (--set {key})" in problem
+    assert " at least " not in problem
 
 
 class TestOrigins:
