@@ -45,9 +45,11 @@ def milliseconds_of(text: str) -> int:
         ValueError: it is none of these.
     """
     if text.isdecimal():
-        return _since_the_epoch(text)
-    if found := _AGO.fullmatch(text):
-        return ago(seconds_of(found[1]))
+        if wrong := no_milliseconds(found := int(text)):
+            raise ValueError(f"{wrong}: write 2026-11-22, or milliseconds")
+        return found
+    if past := _AGO.fullmatch(text):
+        return ago(seconds_of(past[1]))
     try:
         return (datetime.fromisoformat(text).astimezone() - EPOCH) // timedelta(milliseconds=1)
     except (ValueError, OverflowError):
@@ -55,12 +57,11 @@ def milliseconds_of(text: str) -> int:
         raise ValueError(msg) from None
 
 
-def _since_the_epoch(text: str) -> int:
-    found = int(text)
-    if found and (found not in _MILLISECONDS or found in _MINUTES):
-        year = 1970 + found // _YEAR
-        raise ValueError(f"{text} milliseconds after the epoch is in {year}: write 2026-11-22, or milliseconds")
-    return found
+def no_milliseconds(number: int) -> str:
+    """Say why a number is a date, seconds or microseconds rather than milliseconds; empty if it may be such."""
+    if not number or (number in _MILLISECONDS and number not in _MINUTES):
+        return ""
+    return f"{number} milliseconds after the epoch is in {1970 + number // _YEAR}"
 
 
 def assumed(text: str) -> str:

@@ -16,6 +16,7 @@ from pydantic.fields import FieldInfo
 from app.config.types import Names, Number, Properties, Seconds, Whole
 from app.model import SOURCE_KEY, FilterRule, Guarantee, Partitioner, Plugin, SinkKafka
 from app.rates import BUFFER_MEMORY, BreakerLimit, Rates
+from app.times import no_milliseconds
 from app.topics import PLACEHOLDER
 
 
@@ -31,6 +32,12 @@ def _topic_template(name: str) -> str:
     if name.count("{topic}") != 1 or not re.fullmatch(r"[\w.-]*", name.replace("{topic}", ""), re.ASCII):
         raise ValueError("must contain {topic} once, and otherwise only characters that a topic name allows")
     return name
+
+
+def _start(starting: str | FromTimestamp | FromDuration) -> str | FromTimestamp | FromDuration:
+    if isinstance(starting, FromTimestamp) and (wrong := no_milliseconds(starting.timestamp)):
+        raise ValueError(f"must be a time in milliseconds: {wrong}")
+    return starting
 
 
 PROPERTY_SECTIONS = (("kafka",), ("sink", "kafka"), ("spark",))
@@ -290,7 +297,9 @@ class Config(Section):
     delivery_guarantee: Guarantee = Field(
         default=Guarantee.EXACTLY_ONCE, description="`exactly-once` or `at-least-once`"
     )
-    starting_offsets: Literal["earliest", "latest", "error"] | FromTimestamp | FromDuration = Field(
+    starting_offsets: Annotated[
+        Literal["earliest", "latest", "error"] | FromTimestamp | FromDuration, AfterValidator(_start)
+    ] = Field(
         default="earliest",
         description="where to start if the group has no offset: `earliest`, `latest`, `error`, `{timestamp: ms}`, "
         "`{by.duration: 2h}`; a partition that is added later starts at its beginning, and so does a topic that joins "

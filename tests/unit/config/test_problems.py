@@ -29,6 +29,12 @@ def test_all_problems_come_at_once(file: Path) -> None:
         ("source.format=avro", "source.format must be raw, flume-avro or auto, not 'avro'"),
         ("starting.offsets=x", f"{STARTS}, not 'x'"),
         ("starting.offsets={timestamp: -1}", f"{STARTS}, not {{timestamp: -1}}"),
+        (
+            "starting.offsets={timestamp: 1735689600}",
+            "starting.offsets must be a time in milliseconds: 1735689600 milliseconds after the epoch is in 1970 (",
+        ),
+        ("starting.offsets.timestamp=1735689600000000", "1735689600000000 milliseconds after the epoch is in 56971 ("),
+        ("starting.offsets.timestamp=9223372036854775808", "9223372036854775808 milliseconds after the epoch is in"),
         ("starting.offsets={timestmp: 1}", f"{STARTS}, not {{timestmp: 1}}"),
         ("starting.offsets={by.duration: soon}", f"{STARTS}, not {{by.duration: soon}}"),
         ("starting.offsets={by.duration: -5}", f"{STARTS}, not {{by.duration: -5}}"),
