@@ -68,6 +68,17 @@ def _is_not_matched(written: str, tree: Tree, pattern: str | None, topic: str, *
         yield f"{what}: Winnow would read its own output{where}"
 
 
+def _is_no_placeholder(
+    tree: Tree, topics: tuple[str, ...], placeholder: str, sink_kafka: Properties, *written: str
+) -> Iterator[str]:
+    names = {placeholder.format(topic=each) for each in topics} if sink_kafka else ()
+    for key, topic in zip(WRITTEN, written, strict=True):
+        if topic in names:
+            where = tree.at("offsets.placeholder", key)
+            what = f"offsets.placeholder: {topic!r} is also {key}"
+            yield f"{what}: Winnow would commit offsets under its name, and add partitions to it{where}"
+
+
 def _are_one(kafka: Properties, sink_kafka: Properties) -> bool:
     """Return whether source and sink certainly share a cluster; only Kafka knows whether two names are one broker."""
     return not sink_kafka or bool(_brokers(kafka) & _brokers(sink_kafka))
@@ -159,6 +170,7 @@ RULES = (
     Rule(WRITTEN, _destinations_differ),
     *(Rule(("source.topics", each, *CLUSTERS), partial(_is_not_named, each)) for each in WRITTEN),
     *(Rule(("source.topics.pattern", each, *CLUSTERS), partial(_is_not_matched, each)) for each in WRITTEN),
+    Rule(("source.topics", "offsets.placeholder", "sink.kafka", *WRITTEN), _is_no_placeholder),
     Rule(("source.flume.headers", "source.format"), _headers_have_an_envelope),
     Rule(("source.flume.headers",), _headers_are_not_ours),
     Rule(("transaction.timeout", "commit.interval"), _transactions_outlive_commits),

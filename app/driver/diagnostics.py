@@ -141,6 +141,15 @@ def of_clusters(
             yield Diagnostic.warns(cause, "omit sink.kafka for a new group; keep it for a group that has offsets")
 
 
+def of_placeholders(names: Collection[str], written: Mapping[str, str]) -> Iterator[Diagnostic]:
+    """Yield which placeholders are also topics that Winnow writes to: a pattern may find a source with such a name."""
+    for key, topic in written.items():
+        if topic in names:
+            harm = "Winnow would commit offsets under its name, and add partitions to it"
+            cause = f"the placeholder {topic!r} is also {key}: {harm}"
+            yield Diagnostic.refuses(NotUsable(cause, "set offsets.placeholder to another name"))
+
+
 def of_source(name: str, topic: TopicFacts, tools: KafkaTools) -> Iterator[Diagnostic]:
     if "compact" in topic.setting("cleanup.policy"):
         cause = f"the source {name!r} is compacted: Kafka may delete records before they are read"

@@ -62,8 +62,8 @@ class Preflight:
         yield from diagnostics.without_features(self._brokers, self._config.delivery_guarantee)
         topics = self._topics = sorted(self._sources())
         sources = source.topics(topics)
+        by_key = {"sink.topic": self._config.sink.topic, "dead.letters.topic": self._config.dead_letters.topic}
         if self._two:
-            by_key = {"sink.topic": self._config.sink.topic, "dead.letters.topic": self._config.dead_letters.topic}
             placeholder = self._config.placeholder if self._in_kafka else ""
             yield from diagnostics.of_clusters((source.id(), sink.id()), topics, by_key, placeholder)
         # A topic found only by the pattern may belong to others; the service runs without it.
@@ -73,6 +73,7 @@ class Preflight:
         yield from _of_topics(source, sources, settings)
         if self._two:
             placeholders = [self._config.placeholder.format(topic=each) for each in topics]
+            yield from diagnostics.of_placeholders(placeholders, by_key)
             yield from _of_topics(sink, sink.topics(sorted(placeholders)), map(_reads, placeholders))
             yield from _of_group(source, Need("group", self._config.group_id, ("Describe",)))
             yield from _of_group(source, Need("group", self._config.group_id, ("Read",), UNCOPIED))

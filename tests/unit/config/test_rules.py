@@ -134,6 +134,19 @@ class TestTwoClusters:
 
         assert problem.startswith("offsets.placeholder must contain {topic} once")
 
+    @pytest.mark.parametrize("written", ["sink.topic", "dead.letters.topic"])
+    def test_a_placeholder_must_not_be_an_output(self, file: Path, written: str) -> None:
+        """Winnow commits offsets under its name, and grows it with the source. Without `sink.kafka`, there is none."""
+        output = f"{written}=raw-logs.winnow-offsets"
+
+        assert [
+            (
+                f"offsets.placeholder: 'raw-logs.winnow-offsets' is also {written}: Winnow would commit offsets under "
+                f"its name, and add partitions to it (default and --set {written})"
+            )
+        ] == problems(file, self.CENTRE, output)
+        assert "" == load(file, [output], {}).placeholder
+
 
 class TestDestinations:
     def test_sink_and_dead_letters_differ(self, file: Path) -> None:

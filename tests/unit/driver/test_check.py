@@ -123,6 +123,16 @@ def test_a_sink_on_the_cluster_of_the_source_is_told() -> None:
     assert 0 == connected(config(other, *elsewhere, "offsets.placeholder='{topic}'"), kafka.clients, noted(said))
 
 
+def test_a_placeholder_that_is_an_output_is_told() -> None:
+    """Which sources a pattern finds, and so what their placeholders are called, only Kafka knows."""
+    kafka, said = DriverKafka(p0=(0, 1)), list[str]()
+    kafka.clusters, kafka.room = FakeCluster(), {}
+    found = ("source.topics=[]", "source.topics.pattern=ra.", "dead.letters.topic=raw.winnow-offsets")
+
+    assert 3 == connected(config("sink.kafka.bootstrap.servers=elsewhere:1", *found), kafka.clients, noted(said))
+    assert any("placeholder 'raw.winnow-offsets' is also dead.letters.topic" in line for line in said)
+
+
 def test_a_missing_topic_is_told() -> None:
     """The service would refuse to run."""
     kafka = DriverKafka(p0=(0, 1))

@@ -19,6 +19,7 @@ from app.driver.diagnostics import (
     of_destination,
     of_expiry,
     of_limits,
+    of_placeholders,
     of_sizes,
     of_source,
     of_times,
@@ -90,6 +91,14 @@ class TestClusters:
         assert Severity.WARNS is diagnostic.severity
         assert "a cluster has no id: they may be the same topic" in str(diagnostic)
         assert [] == list(of_clusters(ids, ["raw"], self.WRITTEN, PLACEHOLDER))
+
+
+def test_a_placeholder_that_is_an_output_refuses() -> None:
+    """A pattern may find a source whose placeholder has that name."""
+    (diagnostic,) = of_placeholders(["a-2", "clean"], TestClusters.WRITTEN)
+
+    assert Severity.REFUSES is diagnostic.severity
+    assert str(diagnostic).startswith("the placeholder 'clean' is also sink.topic: ")
 
 
 class TestRights:
