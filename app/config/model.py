@@ -28,6 +28,17 @@ def _regular_expression(pattern: str | None) -> str | None:
     return pattern
 
 
+def _topic(name: str) -> str:
+    if not re.fullmatch(r"(?!\.{1,2}$)[\w.-]{1,249}", name, re.ASCII):
+        allowed = "up to 249 letters (a to z), digits, dots, hyphens and underscores, but not . or .. alone"
+        raise ValueError(f"names {name!r}, which no topic can be called: use {allowed}")
+    return name
+
+
+def _topics(names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(map(_topic, names))
+
+
 def _topic_template(name: str) -> str:
     if name.count("{topic}") != 1 or not re.fullmatch(r"[\w.-]*", name.replace("{topic}", ""), re.ASCII):
         raise ValueError("must contain {topic} once, and otherwise only characters that a topic name allows")
@@ -39,6 +50,8 @@ def _start(starting: str | FromTimestamp | FromDuration) -> str | FromTimestamp 
         raise ValueError(f"must be a time in milliseconds: {wrong}")
     return starting
 
+
+Topic = Annotated[str, Field(min_length=1), AfterValidator(_topic)]
 
 PROPERTY_SECTIONS = (("kafka",), ("sink", "kafka"), ("spark",))
 """The sections of librdkafka and Spark properties: taken verbatim, and possibly secret."""
@@ -85,7 +98,7 @@ class Choice(_Part):
 class Source(Section):
     """Where raw lines come from."""
 
-    topics: Names = Field(default=(), description="the source topics, by name")
+    topics: Annotated[Names, AfterValidator(_topics)] = Field(default=(), description="the source topics, by name")
     topics_pattern: Annotated[str | None, AfterValidator(_regular_expression)] = Field(
         default=None,
         description="a regular expression for whole topic names; internal topics (`__…`) and those that Winnow creates "
@@ -103,7 +116,7 @@ class Source(Section):
 class Sink(Section):
     """Where cleansed lines go."""
 
-    topic: str = Field(description="the topic for cleansed lines")
+    topic: Topic = Field(description="the topic for cleansed lines")
     key: str = Field(
         default=SOURCE_KEY,
         description="the key of each line: `source` keeps the key of its source record; any other name is a field of "
@@ -141,7 +154,7 @@ class DeadLetterBreaker(Section):
 class DeadLetterTopic(Section):
     """Where rejected records go."""
 
-    topic: str = Field(
+    topic: Topic = Field(
         description="the topic for rejected records: the original bytes and `__connect.errors.*` headers"
     )
     breaker: DeadLetterBreaker

@@ -53,6 +53,7 @@ MISCONFIGURED = frozenset(
         KafkaError.UNSUPPORTED_VERSION,
         KafkaError.INVALID_TRANSACTION_TIMEOUT,
         KafkaError.INVALID_GROUP_ID,
+        KafkaError.TOPIC_EXCEPTION,
     }
 )
 
@@ -147,6 +148,7 @@ CURES = {
     KafkaError.INVALID_TRANSACTION_TIMEOUT: (
         "lower transaction.timeout, or raise the brokers' transaction.max.timeout.ms"
     ),
+    KafkaError.TOPIC_EXCEPTION: "correct the topic's name",
 }
 # The state and duration that librdkafka appends to the errors of a connection.
 WHEN = re.compile(r" \(after \d+ms in state \w+.*\)$")

@@ -145,6 +145,7 @@ def test_a_truncation_is_known_by_its_words() -> None:
         (KafkaError._SSL, NotAllowed),
         (KafkaError.TOPIC_AUTHORIZATION_FAILED, NotAllowed),
         (KafkaError.UNSUPPORTED_VERSION, NotUsable),
+        (KafkaError.TOPIC_EXCEPTION, NotUsable),
     ],
 )
 def test_the_service_waits_for_an_outage_but_not_for_a_refusal(code: int, kind: type[WinnowError]) -> None:
@@ -191,6 +192,7 @@ def test_a_timeout_means_what_the_connection_says(error: int, connection: int, k
     ("code", "cure"),
     [
         (KafkaError.INVALID_TRANSACTION_TIMEOUT, "transaction.max.timeout.ms"),
+        (KafkaError.TOPIC_EXCEPTION, "correct the topic's name"),
         (KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "grant the right that winnow check"),
         (KafkaError._AUTHENTICATION, "check the credentials"),
     ],

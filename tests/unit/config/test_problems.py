@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from app.config import load
 from tests.unit.config.good import GOOD, problems
 
 STARTS = "starting.offsets must be earliest, latest, error, {timestamp: milliseconds} or {by.duration: 2h}"
@@ -51,6 +52,9 @@ def test_all_problems_come_at_once(file: Path) -> None:
         ("round.interval=1.2.3s", "round.interval must be a duration such as 500ms, 30s, 5m or 1h, not 1.2.3s"),
         ("round.interval=", "round.interval is empty"),
         ("sink.topic=", "sink.topic is empty"),
+        ("sink.topic=''", "sink.topic is empty"),
+        ("dead.letters.topic=''", "dead.letters.topic is empty"),
+        ("source.topics=['']", "source.topics names '', which no topic can be called: use up to 249 letters"),
         ("group.id=''", "group.id is empty"),
         ("sink.topic=true", "sink.topic must be text, not true"),
         ("http.port=70000", "http.port must be at most 65535, not 70000"),
@@ -94,6 +98,21 @@ def test_known_keys_are_listed_if_none_is_similar(file: Path) -> None:
     assert ["sink.xyz: unknown key; known here: topic, key, partitioner, kafka (--set sink.xyz)"] == problems(
         file, "sink.xyz=1"
     )
+
+
+@pytest.mark.parametrize("key", ["source.topics", "sink.topic", "dead.letters.topic"])
+@pytest.mark.parametrize("name", ["clean logs", "raw/x", "ä", ".", "..", 250 * "x"])
+def test_a_name_that_no_topic_can_have(file: Path, key: str, name: str) -> None:
+    """Kafka refuses it, and the service would wait for that topic."""
+    (problem,) = problems(file, f"{key}={name}")
+
+    assert problem.startswith(f"{key} names {name!r}, which no topic can be called: use up to 249 letters")
+
+
+@pytest.mark.parametrize("name", ["...", "_", "A.b-9", 249 * "x"])
+def test_a_name_that_a_topic_can_have(file: Path, name: str) -> None:
+    """Three dots are a name, and so are 249 characters."""
+    assert name == load(file, [f"sink.topic={name}"], {}).sink.topic
 
 
 @pytest.mark.parametrize(
