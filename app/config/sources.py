@@ -127,7 +127,7 @@ def _put(entry: Entry, values: dict[Any, Any], origins: dict[tuple[str, ...], st
             values[section] = {}
             origins[path[:depth]] = entry.origin
         values = values[section]
-    if entry.value == {} and isinstance(values.get(last), dict):
+    if entry.value in (None, {}) and isinstance(values.get(last), dict):
         return
     values[last] = entry.value
     for within in [other for other in origins if other[: len(path)] == path]:

@@ -67,6 +67,15 @@ class TestPrecedence:
         """Sections of several sources are merged key by key."""
         assert "clean-logs" == load(file, ["sink={}"], {}).sink.topic
 
+    def test_nor_does_an_empty_variable(self, file: Path) -> None:
+        """`WINNOW_PARSER: ${PARSER:-}` is empty where nobody sets `PARSER`."""
+        file.write_text(f"{file.read_text()}parser: {{name: json}}\nsink.kafka: {{bootstrap.servers: centre:1}}\n")
+
+        config = load(file, ["dead.letters="], {"WINNOW_PARSER": "", "WINNOW_SINK__KAFKA": ""})
+
+        assert ("json", "raw-logs.dlq") == (config.parser.name, config.dead_letters.topic)
+        assert {"bootstrap.servers": "centre:1"} == config.sink.kafka
+
     def test_an_empty_section_in_the_file_has_its_defaults(self, file: Path) -> None:
         """An empty section is valid if none of its keys is required."""
         file.write_text(file.read_text() + "parser:\noffsets:\n")
