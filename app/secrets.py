@@ -118,7 +118,8 @@ OPTIONS: Mapping[str, frozenset[str]] = {
     "regex": frozenset({"pattern", "log_format"}) | _OF_EACH_FORMAT,
 }
 """The options of built-in stores and parsers that hold no secret; those of other packages are unknown."""
-_OPTION_SECRETS = frozenset({"password", "passphrase", "key", "secret", "token"})
+OPTION_SECRETS = frozenset({"password", "passphrase", "key", "secret", "token"})
+"""The options of built-in stores that are secrets."""
 _PARAMETERS = frozenset({"db", "protocol", "timeout", "socket_timeout", "socket_connect_timeout", "max_connections"})
 """The URL query parameters that hold no secret."""
 
@@ -141,7 +142,7 @@ def shown_option(plugin: str, name: str, value: object) -> Any:  # noqa: ANN401 
     option = name.replace(".", "_").replace("-", "_")
     known = OPTIONS.get(plugin, frozenset())
     path = option.removesuffix("_file") if option.endswith("_file") else ""
-    if option not in known and not (plugin in OPTIONS and path in known | _OPTION_SECRETS):
+    if option not in known and not (plugin in OPTIONS and path in known | OPTION_SECRETS):
         return MASK
     return shown_url(value) if isinstance(value, str) and "url" in option else value
 

@@ -19,7 +19,7 @@ import yaml
 
 from app.config.model import is_property, path_of, placed
 from app.errors import ConfigError
-from app.secrets import KAFKA_SECRETS
+from app.secrets import KAFKA_SECRETS, OPTION_SECRETS
 
 ENV_PREFIX = "WINNOW_"
 DEFAULT_PREFIX = "WINNOW_DEFAULT__"
@@ -203,15 +203,22 @@ def _take_texts_verbatim(node: yaml.Node | None, outer: Keys = ()) -> None:
 
 def _is_text(node: yaml.Node, keys: Keys) -> bool:
     """
-    Return whether a value is text whatever YAML takes it for: a number or date of a property, a word of `one-of`.
+    Return whether a value is text whatever YAML takes it for: a number or date of a property or of a store's password,
+    or a word of `one-of`.
 
     Booleans among properties are text only where they are secrets: librdkafka needs `true` where a user writes `yes`.
     """
     if keys[-2:-1] == ("one-of",):
         return isinstance(node, yaml.ScalarNode) and node.value != ""
     path = placed(keys)
-    of_a_secret = str(path[-1]) in KAFKA_SECRETS
-    return is_property(path) and (node.tag in _NUMBERS_AND_DATES or (of_a_secret and node.tag == _BOOLEAN))
+    of_a_store = _is_secret_of_a_store(path)
+    of_a_secret = of_a_store or str(path[-1]) in KAFKA_SECRETS
+    is_verbatim = of_a_store or is_property(path)
+    return is_verbatim and (node.tag in _NUMBERS_AND_DATES or (of_a_secret and node.tag == _BOOLEAN))
+
+
+def _is_secret_of_a_store(path: Keys) -> bool:
+    return path[0] == "offsets" and str(path[-1]) in OPTION_SECRETS
 
 
 def _not_yaml(file: Path, error: yaml.MarkedYAMLError) -> str:
@@ -282,9 +289,10 @@ def _from_assignments(assignments: Iterable[str]) -> Iterator[Entry]:
 
 
 def _written(keys: Keys, text: str, origin: str) -> Iterator[Entry]:
-    """Yield the values of a text that is YAML; text that is not YAML, and properties, are taken verbatim."""
-    if is_property(placed(keys)):
-        yield Entry(placed(keys), text or None, origin)
+    """Yield the values of a text that is YAML; other text, properties and secrets of stores are taken verbatim."""
+    path = placed(keys)
+    if is_property(path) or _is_secret_of_a_store(path):
+        yield Entry(path, text or None, origin)
         return
     try:
         loader = yaml.SafeLoader(text)

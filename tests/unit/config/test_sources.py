@@ -129,6 +129,23 @@ class TestValues:
         assert {"bootstrap.servers": "localhost:9092"} | secrets == config.kafka
         assert {"metadata.broker.list": "x", "ssl_key": text} == config.sink.kafka
 
+    @pytest.mark.parametrize("text", ["012345", "a #1", "#abc", "yes", "null", "'x'", "{x}", "2001-01-01"])
+    def test_a_password_of_a_store_is_taken_verbatim(self, file: Path, text: str) -> None:
+        """As YAML, `a #1` would be `a` and a comment."""
+        config = load(file, [f"offsets.store.secret={text}"], {"WINNOW_OFFSETS__STORE__PASSWORD": text})
+
+        assert {"password": text, "secret": text} == config.offsets.store.options
+
+    @pytest.mark.parametrize("text", ["012345", "1_000", "2001-01-01", "on"])
+    def test_a_password_in_the_section_of_a_store_is_taken_verbatim(self, file: Path, text: str) -> None:
+        """So it is in the file, and in a list of mirrors; what is no secret keeps its meaning."""
+        file.write_text(f"{file.read_text()}offsets: {{store: {{password: {text}, port: 012}}}}\n")
+
+        config = load(file, [f"offsets.mirrors=[{{name: redis, password: {text}}}]"], {})
+
+        assert {"password": text, "port": 10} == config.offsets.store.options
+        assert [{"password": text}] == [each.options for each in config.offsets.mirrors]
+
     def test_a_word_of_one_of_is_taken_verbatim(self, file: Path) -> None:
         """As YAML, Norway would be false: a filter that keeps it would drop its lines."""
         words = ["NO", "on", "null", "010", "1.10", "0x1F", "1_000", "12:30", "2026-01-01", "=", "200", "'x'"]
