@@ -39,6 +39,17 @@ def _topics(names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(map(_topic, names))
 
 
+# A host name or an IP address. A name with a port has one colon, an IPv6 address at least two.
+_HOST = re.compile(r"[\w-]+(\.[\w-]+)*\.?|\[?[\da-f]*:[\da-f:.]*:[\da-f.]*\]?", re.ASCII | re.IGNORECASE)
+
+
+def _hosts(names: tuple[str, ...]) -> tuple[str, ...]:
+    wrong = [name for name in names if not _HOST.fullmatch(name)]
+    if wrong:
+        raise ValueError(f"names {wrong[0]!r}, which no request can use: write only a host name")
+    return names
+
+
 def _topic_template(name: str) -> str:
     if name.count("{topic}") != 1 or not re.fullmatch(r"[\w.-]*", name.replace("{topic}", ""), re.ASCII):
         raise ValueError("must contain {topic} once, and otherwise only characters that a topic name allows")
@@ -293,7 +304,7 @@ class Http(Section):
         "`0.0.0.0` (all addresses)",
     )
     port: Whole = Field(default=8090, ge=0, le=65535, description="the port; `0` picks a free one and logs it")
-    allowed_hosts: Names = Field(
+    allowed_hosts: Annotated[Names, AfterValidator(_hosts)] = Field(
         default=(),
         description="additional host names that requests may use, such as an ingress's; IP addresses, names without a "
         "dot, `http.address` and the machine's own name are always allowed",

@@ -100,6 +100,34 @@ def test_known_keys_are_listed_if_none_is_similar(file: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "host",
+    [
+        "winnow.example.com:8443",
+        "cafe.de:80",
+        "https://winnow.example.com",
+        "winnow.example.com/",
+        "*.example.com",
+        "a b",
+        "bücher.example",  # a browser asks for xn--bcher-kva.example
+        "[::1]:8090",
+        "",
+    ],
+)
+def test_a_host_that_no_request_can_name(file: Path, host: str) -> None:
+    """Each request would get 421, though the name seems to be allowed."""
+    (problem,) = problems(file, f"http.allowed.hosts=[a.example, '{host}']")
+
+    assert problem.startswith(f"http.allowed.hosts names {host!r}, which no request can use: write only a host name")
+
+
+def test_hosts_that_a_request_can_name(file: Path) -> None:
+    """An address is needless, but right."""
+    hosts = ("Winnow.example.com", "winnow.example.com.", "my_winnow", "10.0.0.1", "::1", "[fd00::ffff:10.0.0.1]")
+
+    assert hosts == load(file, [f"http.allowed.hosts={','.join(hosts)}"], {}).http.allowed_hosts
+
+
 @pytest.mark.parametrize("key", ["source.topics", "sink.topic", "dead.letters.topic"])
 @pytest.mark.parametrize("name", ["clean logs", "raw/x", "ä", ".", "..", 250 * "x"])
 def test_a_name_that_no_topic_can_have(file: Path, key: str, name: str) -> None:
