@@ -20,6 +20,7 @@ _PART = re.compile(rf"\s*{_NUMBER}\s*([a-z]+)\s*")
 # As in kafka-consumer-groups: days, hours, minutes and seconds of ISO 8601, whose M before the T is a month.
 _ISO = re.compile(rf"P(?:{_NUMBER}D)?(?:T(?:{_NUMBER}H)?(?:{_NUMBER}M)?(?:{_NUMBER}S)?)?")
 _AGO = re.compile(r"\s*(.*\S)\s+ago\s*")
+_DATES = 10**7  # YYYYMMDD has eight digits; a smaller number is before each record, whatever its unit
 # From 1973 to 2286. Fewer are a date or seconds, more are a date with its time, or microseconds.
 _MILLISECONDS = range(10**11, 10**13)
 _MINUTES = range(2000 * 10**8, 2100 * 10**8)  # YYYYMMDDhhmm, which would mean 1976
@@ -59,7 +60,7 @@ def milliseconds_of(text: str) -> int:
 
 def no_milliseconds(number: int) -> str:
     """Say why a number is a date, seconds or microseconds rather than milliseconds; empty if it may be such."""
-    if not number or (number in _MILLISECONDS and number not in _MINUTES):
+    if number < _DATES or (number in _MILLISECONDS and number not in _MINUTES):
         return ""
     return f"{number} milliseconds after the epoch is in {1970 + number // _YEAR}"
 

@@ -206,9 +206,12 @@ class TestValues:
         """starting.offsets takes a timestamp in milliseconds."""
         assert FromTimestamp(timestamp=1510464542000) == load(file, [flag], {}).starting_offsets
 
-    def test_a_start_can_be_the_epoch(self, file: Path) -> None:
-        """It is before each record, as for `winnow offsets reset`."""
-        assert FromTimestamp(timestamp=0) == load(file, ["starting.offsets.timestamp=0"], {}).starting_offsets
+    @pytest.mark.parametrize("early", [0, 1, 9_999_999])
+    def test_a_start_can_be_the_epoch(self, file: Path, early: int) -> None:
+        """It is before each record, whatever its unit, as for `winnow offsets reset`."""
+        assert (
+            FromTimestamp(timestamp=early) == load(file, [f"starting.offsets.timestamp={early}"], {}).starting_offsets
+        )
 
     @pytest.mark.parametrize("flag", ["starting.offsets={by.duration: 2h}", "starting.offsets.by.duration=2h"])
     def test_a_start_can_be_a_duration(self, file: Path, flag: str) -> None:

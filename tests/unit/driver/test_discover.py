@@ -227,7 +227,7 @@ def test_only_where_a_time_decides_it_is_looked_up() -> None:
         return dict.fromkeys(asked[-1], 5)
 
     kafka.offsets_at = offsets_at  # type: ignore[method-assign]
-    discovery = Discovery(config("starting.offsets.timestamp=1000000000000"), kafka.clients)
+    discovery = Discovery(config("starting.offsets.timestamp=1"), kafka.clients)
     discovery.discover()
     kafka.watermark[Partition("raw", 2)] = (0, 10)
     discovery.discover()
@@ -434,7 +434,7 @@ FOUND = Receipt(A, 1_000, 1_000, outcome=Outcome.BLOCKED, error="cut", metadata=
 STARTS = [
     "starting.offsets=latest",
     "starting.offsets=error",
-    "starting.offsets.timestamp=1000000000000",
+    "starting.offsets.timestamp=1",
     "starting.offsets.by.duration=2h",
 ]
 
