@@ -158,9 +158,8 @@ def _leaderless_forgotten() -> AbstractContextManager[None]:
         led = {each: at for each, at in committed.items() if each.number not in topics[each.topic].leaderless}
         record(self, led, topics)
 
-    def look_at_first(self: Newcomers, partitions: Collection[Partition]) -> None:
-        if self._known is None:
-            look_for_copies(self, partitions)
+    def look_at_first(self: Newcomers, partitions: Collection[Partition]) -> Mapping[Partition, Any]:
+        return look_for_copies(self, partitions if self._known is None else ())
 
     @contextmanager
     def both() -> Iterator[None]:
