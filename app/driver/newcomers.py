@@ -25,6 +25,7 @@ class Newcomers:
 
     def __init__(self, config: Config, copies: OffsetStore | None) -> None:
         self._copies = copies
+        self._asks = config.starting_offsets == "error"
         store, two_clusters = config.offsets.store.name, bool(config.placeholder)
         self._cause = ON_SOURCE if two_clusters else IN_KAFKA.format(store)
         command = migrate_offsets("source" if two_clusters else "kafka", store)
@@ -51,8 +52,11 @@ class Newcomers:
         copies = self._look_for_copies([each for each in added if committed[each] is None])
         if self._known is None:  # a partition is new if the group has worked on another one of its topic (KIP-1327)
             offsets = {**committed, **copies}
-            begun = {each.topic for each, at in offsets.items() if is_witness(at, topics[each.topic].id)}
-            self._new = {each for each in added if each.topic in begun}
+            last = {each.topic: each.number for each in sorted(offsets) if is_witness(offsets[each], topics[each.topic].id)}
+            # One below the last may also have lost its offset. Reading it from its beginning would repeat its records.
+            self._new = {
+                each for each in added if each.topic in last and not (self._asks and each.number < last[each.topic])
+            }
         else:
             self._new |= added
         self._known = {*self.known, *added}

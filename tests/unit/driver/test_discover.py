@@ -876,6 +876,26 @@ def test_offsets_that_stayed_on_the_sources_cluster_are_not_forgotten() -> None:
     assert {A: 7, B: 0} == {partition: each.start for partition, each in after.ranges.items()}
 
 
+@pytest.mark.parametrize(("starting", "start"), [("earliest", 3), ("latest", 3), ("error", None)])
+def test_an_offset_that_vanished_before_a_restart(starting: str, start: int | None) -> None:
+    """No one remembers it. Only `error` would rather ask than repeat what the partition retains."""
+    kafka = DriverKafka(p0=(3, 9), p1=(0, 10))
+    kafka.committed[B] = CommittedOffset(7, OURS)
+
+    work = Discovery(config(f"starting.offsets={starting}"), kafka.clients).discover()
+
+    assert {B: 7} | ({} if start is None else {A: start}) == starts(work)
+    assert ([A] if start is None else []) == list(work.blocked)
+
+
+def test_a_partition_above_those_with_an_offset_is_new_although_a_start_must_be_chosen() -> None:
+    """Topics grow at their end."""
+    kafka = DriverKafka(p0=(0, 10), p1=(3, 9))
+    kafka.committed[A] = CommittedOffset(7, OURS)
+
+    assert {A: 7, B: 3} == starts(Discovery(config("starting.offsets=error"), kafka.clients).discover())
+
+
 def test_a_copy_shows_that_the_group_has_begun_with_the_topic() -> None:
     """A partition that was added meanwhile is read from its beginning, also after the copies were carried over."""
     kafka = DriverKafka(p0=(0, 10), p1=(3, 9))
