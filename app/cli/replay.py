@@ -42,14 +42,14 @@ def replay(settings: Config, *, times: Period, into: str, dead_letters: str | No
 
 
 def _closed(times: Period) -> tuple[int, int]:
-    """Return a range that has both ends, by default until now, which is told: a resumed replay needs the same range."""
+    """Return a range that has both ends, by default until now. It is told: a resumed replay needs the same times."""
     since, until = times
     if since is None:
         raise click.UsageError("give either --since and --until, or --last")
     if until is None:
         until = ago(0)
-        same = f"--since {time_of(since)} --until {time_of(until)}"
-        click.echo(f"it ends now; to resume this replay if it is stopped, give {same}", err=True)
+    same = f"--since {time_of(since)} --until {time_of(until)}"
+    click.echo(f"to resume this replay if it is stopped, give {same}", err=True)
     return since, until
 
 

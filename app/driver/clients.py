@@ -33,6 +33,9 @@ class Topics(Protocol):
     def destination(self, name: str) -> Destination:
         """Return a topic that Winnow writes to; raise TopicMissing if it does not exist."""
 
+    def retention(self, name: str) -> float | None:
+        """Return for how many seconds a topic keeps its records; None if unlimited, or if we may not read it."""
+
     def min_in_sync(self, name: str) -> int:
         """Return how many in-sync replicas a partition needs to accept records; 1 if we may not read it."""
 

@@ -52,7 +52,9 @@ class Newcomers:
         copies = self._look_for_copies([each for each in added if committed[each] is None])
         if self._known is None:  # a partition is new if the group has worked on another one of its topic (KIP-1327)
             offsets = {**committed, **copies}
-            last = {each.topic: each.number for each in sorted(offsets) if is_witness(offsets[each], topics[each.topic].id)}
+            last = {
+                each.topic: each.number for each in sorted(offsets) if is_witness(offsets[each], topics[each.topic].id)
+            }
             # One below the last may also have lost its offset. Reading it from its beginning would repeat its records.
             self._new = {
                 each for each in added if each.topic in last and not (self._asks and each.number < last[each.topic])

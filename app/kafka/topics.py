@@ -123,7 +123,6 @@ class KafkaTopics:
         return found
 
     def retention(self, name: str) -> float | None:
-        """Return for how many seconds a topic keeps its records; None if unlimited, or if we may not read it."""
         settings = self._settings(name)
         milliseconds = int(settings.get("retention.ms", -1))
         return milliseconds / 1000 if milliseconds >= 0 and "delete" in settings.get("cleanup.policy", "") else None

@@ -170,7 +170,7 @@ class Doctor:
         self._facts["lag"] = [each.stored_as_json() | each.as_json() for each in found]
         say(symptoms.of_partitions(found, self._tools))
         topics = sorted({each.partition.topic for each in found})
-        retention = {topic: self._clients.topics.destination(topic).retention for topic in topics}
+        retention = {topic: self._clients.topics.retention(topic) for topic in topics}
         say(symptoms.of_retention(found, retention, self._tools))
         total = summed(found)
         lag = f"lag {total['lag']}, at most {total['max_lag_seconds']:.1f} s"

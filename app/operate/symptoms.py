@@ -75,24 +75,24 @@ def of_partitions(found: Iterable[PartitionLag], kafka: KafkaTools) -> Iterator[
 
 
 def of_retention(
-    found: Iterable[PartitionLag], retention: Mapping[str, int | None], kafka: KafkaTools
+    found: Iterable[PartitionLag], retention: Mapping[str, float | None], kafka: KafkaTools
 ) -> Iterator[Symptom]:
     """
     Yield which records the source is about to delete unread: those in the second half of their time.
 
-    `retention` has the milliseconds by topic; None if unknown, or if more than time decides.
+    `retention` has the seconds by topic; None if unlimited or unknown.
     """
     for at in found:
-        milliseconds, age = retention.get(at.partition.topic), at.seconds
-        if at.lag and age and milliseconds is not None and (margin := milliseconds / 1000 - age) < age:
+        keeps, age = retention.get(at.partition.topic), at.seconds
+        if at.lag and age and keeps is not None and (margin := keeps - age) < age:
             left = f"in {margin:.0f} s at the latest" if margin > 0 else "at any moment"
             what = f"its first unread record is {age:.0f} s old and will be deleted {left}"
-            cure = _keep_longer(at, milliseconds, kafka)
+            cure = _keep_longer(at, keeps, kafka)
             yield Symptom(Severity.WRONG, what, _place(at.partition, at.offset), cure)
 
 
-def _keep_longer(at: PartitionLag, milliseconds: int | None, kafka: KafkaTools) -> str:
-    longer = "MILLISECONDS" if milliseconds is None else 2 * milliseconds
+def _keep_longer(at: PartitionLag, seconds: float | None, kafka: KafkaTools) -> str:
+    longer = "MILLISECONDS" if seconds is None else round(2_000 * seconds)
     return f"keep records for longer: {kafka.configure(at.partition.topic, f'retention.ms={longer}')}"
 
 

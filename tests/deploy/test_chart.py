@@ -293,6 +293,15 @@ def maps_of(pod: Document) -> set[str]:
     return {volume["configMap"]["name"] for volume in pod["spec"]["volumes"] if "configMap" in volume}
 
 
+@pytest.mark.parametrize("shape", ["SparkApplication", "Deployment"])
+def test_helm_says_that_a_suspended_service_ends(shape: str) -> None:
+    """It takes over from nobody, and has no pod whose status page could be reached."""
+    works, ends = (render({"shape": shape, "suspend": each}, revision=2)["NOTES.txt"] for each in (False, True))
+
+    assert ("takes over" in works, "port-forward" in works, "suspended" in works) == (True, True, False)
+    assert ("takes over" in ends, "port-forward" in ends, "suspended" in ends) == (False, False, True)
+
+
 def test_a_suspended_deployment_has_no_pod() -> None:
     """A suspended Deployment has no pod, just as the operator deletes the driver of a suspended application."""
     assert objects({"shape": "Deployment", "suspend": True})["Deployment/winnow"]["spec"]["replicas"] == 0

@@ -82,7 +82,7 @@ class DriverKafka:
         """The placeholders and their partitions; None if source and sink are on one cluster."""
         self.copies: FakeOffsets | None = None
         """The group's offsets on the source's cluster, if the sink has its own."""
-        self.retention: float | None = None
+        self.keeps_offsets: float | None = None
         """For how many seconds offsets are kept."""
         self.renewed: list[Partition] = []
         """The partitions whose offsets the driver committed, in order."""
@@ -135,6 +135,9 @@ class DriverKafka:
         self._raise_if_gone()
         return Destination(name, 2, 1_000_000, compacted=name in self.compacted)
 
+    def retention(self, name: str) -> float | None:
+        return None
+
     def min_in_sync(self, name: str) -> int:
         return 2
 
@@ -174,7 +177,7 @@ class DriverKafka:
         self.when_asked()
 
     def offset_retention(self) -> float | None:
-        return self.retention
+        return self.keeps_offsets
 
     def refuse_short_transactions(self) -> None:
         if self.short_transactions is not None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from app.config import Loaded, read
 from app.facts import OpenTransaction
-from app.model import CommittedOffset, Destination, Partition, TaskConfig, Watermarks
+from app.model import CommittedOffset, Partition, TaskConfig, Watermarks
 from app.operate.doctor import Doctor, Examination, Instruments
 from app.records import Record
 from parsers.contract import Parsed
@@ -28,11 +28,11 @@ class PatientKafka(DriverKafka):
         super().__init__(p0=(0, END))
         self.committed = {RAW: CommittedOffset(END)}
         self.outputs = {CLEAN: Watermarks(0, END, END)}
-        self.retention_ms: int | None = None
-        """How long every topic keeps its records."""
+        self.keeps: float | None = None
+        """For how many seconds every topic keeps its records."""
 
-    def destination(self, name: str) -> Destination:
-        return replace(super().destination(name), retention=self.retention_ms)
+    def retention(self, name: str) -> float | None:
+        return self.keeps
 
     def watermarks(self, partitions: Iterable[Partition]) -> dict[Partition, Watermarks]:
         wanted = list(partitions)

@@ -105,13 +105,14 @@ def test_a_time_without_a_zone_is_told(file: Path, monkeypatch: pytest.MonkeyPat
     assert f"2026-11-25 10:00 is read as {assumed('2026-11-25 10:00')}" == first
 
 
-def test_a_replay_until_now_tells_how_to_resume_it(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same --last would be another range later."""
+@pytest.mark.parametrize("times", [["--last", "1h"], ["--since", "2h ago", "--until", "1h ago"]], ids=" ".join)
+def test_a_replay_tells_how_to_resume_it(file: Path, times: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same words would be another range later."""
     monkeypatch.setattr("app.kafka.topics.ANSWER_SECONDS", 0.3)
 
-    done = CliRunner().invoke(main, ["replay", "--into", "trial", "-c", str(file), "--last", "1h"])
+    done = CliRunner().invoke(main, ["replay", "--into", "trial", "-c", str(file), *times])
 
-    told = r"it ends now; to resume this replay if it is stopped, give --since \S+Z --until \S+Z"
+    told = r"to resume this replay if it is stopped, give --since \S+Z --until \S+Z"
     assert re.search(told, done.stderr)
 
 

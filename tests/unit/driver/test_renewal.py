@@ -60,7 +60,7 @@ def test_it_is_done_at_once_and_then_when_it_is_time() -> None:
 def test_brokers_that_forget_soon_are_told_often(retention: float | None, every: float) -> None:
     """Without the right to ask, Kafka's default of 7 days is assumed."""
     harness = RenewalHarness()
-    harness.kafka.retention = retention
+    harness.kafka.keeps_offsets = retention
 
     harness.renewal.learn()
 
@@ -173,7 +173,7 @@ def test_a_backfill_renews_what_it_has_nothing_to_do_for() -> None:
 def test_a_wait_is_no_longer_than_an_offset_may_wait(paused: bool) -> None:
     """A paused or blocked service renews in time also where it looks again only after the offsets have expired."""
     kafka, time = DriverKafka(p0=(0, 10) if paused else (5, 10)), SimulatedTime()
-    kafka.committed[A], kafka.retention, kafka.pauses = CommittedOffset(2), 60.0, PausedFor(100 if paused else 0)
+    kafka.committed[A], kafka.keeps_offsets, kafka.pauses = CommittedOffset(2), 60.0, PausedFor(100 if paused else 0)
     stop = SimulatedStop(time, at=60)
 
     service(kafka, FakeRounds(works(kafka)), config("round.interval=1h"), stop, runtime=time.runtime).run(
@@ -186,7 +186,7 @@ def test_a_wait_is_no_longer_than_an_offset_may_wait(paused: bool) -> None:
 def test_a_round_is_no_longer_than_an_offset_may_wait() -> None:
     """A round's tasks renew the offsets of idle partitions when they end."""
     kafka = DriverKafka(p0=(0, 10))
-    kafka.retention = 60.0
+    kafka.keeps_offsets = 60.0
     rounds = FakeRounds(works(kafka))
 
     service(kafka, rounds, config("round.interval=10s")).run(until_end=True)
@@ -198,7 +198,7 @@ class TestTasksThatDoNot:
     """Tasks that cannot commit renew nothing, so the driver does. Offsets are kept for an hour."""
 
     def run(self, kafka: DriverKafka, rounds: FakeRounds, time: SimulatedTime) -> Counter[Partition]:
-        kafka.retention = 3_600.0
+        kafka.keeps_offsets = 3_600.0
         kafka.committed = {A: CommittedOffset(10), B: CommittedOffset(4)}
         service(kafka, rounds, stop=SimulatedStop(time, 4_500.0), runtime=time.runtime).run(until_end=False)
         return Counter(kafka.renewed)
@@ -275,7 +275,7 @@ class SourceOutage:
     def __init__(self, *, begins: float = 300.0) -> None:
         self.time = SimulatedTime()
         self.kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
-        self.kafka.retention, self.kafka.when_asked = 3_600.0, self.answer
+        self.kafka.keeps_offsets, self.kafka.when_asked = 3_600.0, self.answer
         self.begins = begins
         self.on_look: dict[float, Callable[[], object]] = {}
         """What happens at the first look from some time on."""

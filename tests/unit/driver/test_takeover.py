@@ -313,7 +313,7 @@ class TestNoExecutorComes:
         """Return the time of each renewal. The earlier run commits in one of its two partitions until it leaves."""
         kafka = Occupied(EARLIER, until=leaves)
         kafka.away, kafka.recovers = away, 5.0
-        kafka.watermark[B], kafka.committed[B], kafka.retention = (0, 10), owned(4, EARLIER), 3_600.0
+        kafka.watermark[B], kafka.committed[B], kafka.keeps_offsets = (0, 10), owned(4, EARLIER), 3_600.0
         flow, renewed = SimulatedService(kafka, FakeRounds(works(kafka))), list[tuple[float, Partition]]()
         kafka.time = flow.time
         kafka.save = lambda each, *_: renewed.append((flow.time.now, each))  # type: ignore[method-assign]
@@ -680,7 +680,7 @@ class TestStandBy:
         """That would fence the other run, which may be idle."""
         kafka = Occupied(Owner(0, "~", "clean", 2), until=50)
         flow = SimulatedService(kafka, FakeRounds(works(kafka)))
-        kafka.time, kafka.retention = flow.time, 60.0
+        kafka.time, kafka.keeps_offsets = flow.time, 60.0
 
         def answer() -> None:
             if 50 <= flow.time.now < 250:

@@ -225,7 +225,7 @@ def test_retention_is_near() -> None:
     patient = Patient()
     patient.kafka.committed[RAW] = CommittedOffset(END - 2)
     patient.first_records.known[RAW] = round((time.time() - 3_000) * 1000)
-    patient.kafka.retention_ms = 4_000_000
+    patient.kafka.keeps = 4_000
 
     report = patient.examine()
 

@@ -19,7 +19,7 @@ from app.operate.symptoms import Symptom, gathered
 
 A, B = Partition("raw", 0), Partition("raw", 1)
 TOOLS = KafkaTools("there:9092")
-DAY = 86_400_000
+DAY = 86_400
 
 
 def lag(offset: int | None = 5, seconds: float | None = 0.0, trouble: PartitionError | None = None) -> PartitionLag:
@@ -76,7 +76,7 @@ def test_records_about_to_be_deleted(age: float, left: str) -> None:
 @pytest.mark.parametrize(
     ("at", "retention"), [(lag(seconds=40_000.0), DAY), (lag(seconds=90_000.0), None), (lag(9), 1), (lag(), DAY)]
 )
-def test_records_that_are_safe(at: PartitionLag, retention: int | None) -> None:
+def test_records_that_are_safe(at: PartitionLag, retention: float | None) -> None:
     """They are young, or kept for ever, or none waits."""
     assert [] == list(symptoms.of_retention([at], {"raw": retention}, TOOLS))
 
