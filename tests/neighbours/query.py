@@ -4,8 +4,8 @@ A Structured Streaming query with the offset listener. Runs on PySpark 4.0.0 unt
 Usage: python query.py OPTIONS JAR...
 
 OPTIONS are JSON: for the query, `bootstrap`, `sources` (a list of values for Spark's option `subscribe`), `checkpoint`
-and `name`; for the listener, `group` and `kafka`; `most` optionally limits the records that a batch reads from a
-source. It prints each progress as JSON, and finally whether everything was saved.
+and `name`; for the listener, `group`, `kafka` and `patience` (how many seconds its end may take); `most` optionally
+limits the records that a batch reads from a source. It prints each progress as JSON, and finally whether everything was saved.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def main() -> None:
     )
     sys.stdin.read()
     query.stop()
-    print(json.dumps({"saved": listener.close()}), flush=True)
+    print(json.dumps({"saved": listener.close(options["patience"])}), flush=True)
 
 
 def session(jars: list[str]) -> SparkSession:

@@ -16,7 +16,7 @@ from tests.bench.environment import connector_jars, connector_python
 from tests.conftest import QUICK_JAVA, Topics
 from tests.independent import Written, committed, ends, grow, produce
 from tests.integration.service import QUICK_START
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE, until
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = Path(__file__).with_name("query.py")
@@ -98,7 +98,7 @@ def options(broker: Cluster, folder: Path, *sources: str, **more: object) -> dic
     name = f"query-{folder.name}"
     kafka = {"bootstrap.servers": broker.bootstrap}
     usual = {"bootstrap": broker.bootstrap, "sources": sources, "checkpoint": str(folder / "checkpoint")}
-    return {**usual, "name": name, "group": name, "kafka": kafka, **more}
+    return {**usual, "patience": PATIENCE, "name": name, "group": name, "kafka": kafka, **more}
 
 
 def test_lag_tools_see_the_query(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
