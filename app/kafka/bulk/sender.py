@@ -50,7 +50,7 @@ class BulkSender(Sender):
             keys.validity,
             keys.first,
             headers,
-            lines.rows,
+            np.require(lines.rows, requirements=["A", "W"]),  # a parser's rows may be read-only, which kernels refuse
             lines.timestamps,
             state,
         )

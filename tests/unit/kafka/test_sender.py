@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
+import pyarrow as pa
+import pytest
+from confluent_kafka import Producer
+
 from app.kafka import settings
+from app.kafka.backend import PLAIN, Backend, best_backend
 from app.kafka.sender import BY_KEY, Targets
 from app.model import Destination, Partition, Partitioner
+from app.records import Lines
 from tests.fakes import make_task_config
 
 SINK, DEAD = Destination("clean", 3, 1_000_000), Destination("dead", 2, 1_000_000)
@@ -35,3 +42,16 @@ def test_by_its_key_a_line_may_go_to_any_partition() -> None:
 def test_keys_are_hashed_as_by_java() -> None:
     """Librdkafka's default would choose other partitions than other producers."""
     assert "murmur2_random" == settings.producer(make_task_config())["partitioner"]
+
+
+@pytest.mark.parametrize("backend", [PLAIN, best_backend({})], ids=["plain", "bulk"])
+def test_rows_may_be_read_only(backend: Backend) -> None:
+    """So are those that a parser gets from Arrow without a copy."""
+    values, rows = pa.array([b"a", b"b"], pa.binary()), pa.array([0, 1], pa.int32()).to_numpy()
+    client = Producer({"bootstrap.servers": "localhost:9"}, logger=settings.SILENT)
+    sender = backend.sender(client, targets(0, Partitioner.SOURCE))
+
+    assert 2 == sender.offer(Lines(values, rows, values, np.zeros(2, np.int64)), 0)
+
+    client.purge()
+    sender.close()
