@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from typing import Any, cast
@@ -25,6 +26,8 @@ PARSER_ERROR = "parser_error"
 TOO_LARGE = "too_large"
 REFUSED = "refused"
 NO_VALUES = pa.array([], pa.binary())
+LONGEST_TEXT = 1_000
+"""How many characters of a reason or a detail are kept: a dead letter must have room for its record."""
 
 Parse = Callable[[pa.BinaryArray], Parsed]
 """Calls the parser. In isolation it may return the results for a prefix only."""
@@ -93,8 +96,31 @@ def parse(parser: Parser, values: pa.BinaryArray) -> Parsed:
     except Exception as error:  # noqa: BLE001  # a parser is user code and may raise anything
         if len(values) > 1:
             return join([parse(parser, values.slice(row, 1)) for row in range(len(values))])
-        return parser_error(f"{type(error).__name__}: {error}")
-    return parsed
+        parsed = parser_error(_text(error))
+    return _with_short_texts(parsed)
+
+
+def _text(error: Exception) -> str:
+    """Return an exception's type and text, which may hold half a surrogate pair, or fail itself."""
+    text = type(error).__name__
+    with suppress(Exception):
+        text += f": {error}"
+    return text.encode(errors="backslashreplace").decode()
+
+
+def _with_short_texts(parsed: Parsed) -> Parsed:
+    if not any(pc.any(_too_long(texts)).as_py() for texts in (parsed.reasons, parsed.details)):
+        return parsed
+    return replace(parsed, reasons=_shortened(parsed.reasons), details=_shortened(parsed.details))
+
+
+def _too_long(texts: pa.StringArray) -> pa.BooleanArray:
+    return pc.greater(pc.utf8_length(texts), LONGEST_TEXT)
+
+
+def _shortened(texts: pa.StringArray) -> pa.StringArray:
+    begins = pc.utf8_slice_codeunits(texts, 0, LONGEST_TEXT - 1)
+    return pc.if_else(_too_long(texts), pc.binary_join_element_wise(begins, "…", ""), texts)
 
 
 def parser_error(detail: str) -> Parsed:
@@ -114,7 +140,7 @@ def join(parts: Sequence[Parsed]) -> Parsed:
     )
 
 
-def _check(parsed: Parsed, records: int) -> None:
+def _check(parsed: object, records: int) -> None:
     """
     Raise ValueError for a result that breaks the parser contract.
 
@@ -125,13 +151,20 @@ def _check(parsed: Parsed, records: int) -> None:
         raise ValueError(msg)
 
 
-def _breaches(parsed: Parsed, records: int) -> Iterator[str]:
+def _breaches(parsed: object, records: int) -> Iterator[str]:
+    if not isinstance(parsed, Parsed):
+        yield f"the result is {type(parsed).__name__}, not Parsed"
+        return
     for name, kind in (("values", pa.binary()), ("reasons", pa.string()), ("details", pa.string())):
         column = getattr(parsed, name)
         if not isinstance(column, pa.Array) or column.type != kind:
             yield f"{name} is {getattr(column, 'type', type(column).__name__)}, not an Arrow array of {kind}"
         elif column.null_count:
             yield f"{name} holds {column.null_count} nulls"
+        elif invalid := _invalid(column):
+            yield f"{name} is not valid: {invalid}"
+    if pc.any(pc.equal(parsed.reasons, "")).as_py():
+        yield "a reason is empty"
     for name in ("rows", "reject_rows"):
         rows = getattr(parsed, name)
         if not isinstance(rows, np.ndarray) or rows.dtype != np.int32 or rows.ndim != 1:
@@ -139,6 +172,15 @@ def _breaches(parsed: Parsed, records: int) -> Iterator[str]:
         elif not rows.flags.c_contiguous:
             yield f"{name} is not contiguous"
     yield from _miscounts(parsed, records)
+
+
+def _invalid(column: pa.Array) -> str:
+    """Return what is wrong inside an array, such as a text that is not UTF-8; empty if nothing is."""
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid as error:
+        return str(error)
+    return ""
 
 
 def _miscounts(parsed: Parsed, records: int) -> Iterator[str]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
+from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
@@ -28,6 +29,14 @@ def _strided(rows: Any) -> Any:
     return np.repeat(rows, 2)[::2]
 
 
+def _look_alike(parsed: Parsed) -> SimpleNamespace:
+    return SimpleNamespace(**{each.name: getattr(parsed, each.name) for each in fields(parsed)})
+
+
+def _not_utf8(texts: Any) -> Any:
+    return pa.array([b"\xff"] * len(texts), pa.binary()).view(pa.string())
+
+
 WRONG: Mapping[str, Callable[[Parsed], Any]] = {
     "values with 64-bit offsets": lambda parsed: replace(parsed, values=parsed.values.cast(pa.large_binary())),
     "values that are text": lambda parsed: replace(parsed, values=parsed.values.cast(pa.string())),
@@ -48,8 +57,12 @@ WRONG: Mapping[str, Callable[[Parsed], Any]] = {
         parsed, reasons=pa.array([None] * len(parsed.reasons), pa.string())
     ),
     "details with 64-bit offsets": lambda parsed: replace(parsed, details=parsed.details.cast(pa.large_string())),
+    "an empty reason": lambda parsed: replace(parsed, reasons=pa.array([""] * len(parsed.reasons), pa.string())),
+    "reasons that are not UTF-8": lambda parsed: replace(parsed, reasons=_not_utf8(parsed.reasons)),
+    "details that are not UTF-8": lambda parsed: replace(parsed, details=_not_utf8(parsed.details)),
     "a line too few": lambda parsed: replace(parsed, values=parsed.values[:-1]),
     "a reason too few": lambda parsed: replace(parsed, reasons=parsed.reasons[:-1]),
+    "what only looks like a result": _look_alike,
     "something else": lambda parsed: parsed.values,
     "nothing": lambda parsed: None,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -14,11 +15,13 @@ from hypothesis import strategies as st
 
 from app.executor.dead_letters import NO_IDS, TopicIds, make_dead_letter, make_dead_letters
 from app.executor.limits import CLOCK_MARGIN_MS, FRAMING_BYTES, Limits, Now
+from app.executor.parse import parse
 from app.headers import Headers
 from app.model import NO_EPOCH, Destination, Partition, TimestampLimit
 from app.records import NO_TIMESTAMP, Chunk, DeadLetters, OutgoingRecord
 from parsers.contract import Parsed, Reject
 from tests.fakes import make_task_config
+from tests.fakes.parsers import Wrong
 
 PARTITIONS = [Partition("raw", 0), Partition("raw", 12), Partition("other", 3)]
 NOW = 1_800_000_000_000
@@ -233,6 +236,20 @@ def test_a_key_is_dropped_only_where_it_leaves_no_room() -> None:
     assert (None, without_value - 1) == (without_key.key, size_of(without_key))
     assert just.headers[1:] == without_key.headers == with_nothing.headers
     assert (None, b"") == (with_nothing.key, with_nothing.value)
+
+
+def test_what_a_parser_says_does_not_cut_the_record() -> None:
+    """An exception may quote the whole line, which would then be in the dead letter twice."""
+
+    def fail(_: Parsed) -> Parsed:
+        raise ValueError(value)
+
+    value = random.Random(0).randbytes(600_000)  # no codec makes it smaller
+    chunk, _ = chunk_of([(b"k", value, 0, True)])
+
+    (made,) = make_dead_letters(chunk, parse(Wrong(fail), chunk.values), ROOMY, CLOCKS)
+
+    assert (b"k", value) == (made.key, made.value)
 
 
 AN_HOUR = TimestampLimit("message.timestamp.after.max.ms", HOUR)

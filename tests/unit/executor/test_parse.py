@@ -80,6 +80,9 @@ def test_a_wrong_outcome_is_never_a_line(what: str) -> None:
         ("rows of 64 bits", "rows is int64, not a one-dimensional array of int32"),
         ("a null among the values", "values holds 1 nulls"),
         ("rows that are a list", "rows is list, not a one-dimensional array of int32"),
+        ("an empty reason", "a reason is empty"),
+        ("details that are not UTF-8", "details is not valid: Invalid UTF8 sequence at string index 0"),
+        ("what only looks like a result", "the result is SimpleNamespace, not Parsed"),
     ],
 )
 def test_the_dead_letter_says_what_is_wrong(what: str, detail: str) -> None:
@@ -147,6 +150,41 @@ def test_a_value_that_breaks_the_parser_is_a_reject_and_the_others_are_not(value
     poisoned = values.index(b"poison")
     assert [(poisoned, PARSER_ERROR, "RuntimeError: it is poisoned")] == list(parsed.rejects())
     assert [row for row in range(len(values)) if row != poisoned] == parsed.rows.tolist()
+
+
+class Unprintable(Exception):
+    """An exception whose text fails."""
+
+    def __str__(self) -> str:
+        raise self
+
+
+@pytest.mark.parametrize(
+    ("error", "detail"),
+    [
+        (ValueError("unknown host \ud800"), "ValueError: unknown host \\ud800"),
+        (Unprintable(), "Unprintable"),
+        (ValueError("ü" * 600_000), f"ValueError: {'ü' * 987}…"),
+    ],
+    ids=["half a surrogate pair", "no text", "a long text"],
+)
+def test_any_text_of_an_exception_becomes_a_detail(error: Exception, detail: str) -> None:
+    """JSON can hold half a surrogate pair, which no header can."""
+
+    def fail(_: Parsed) -> Parsed:
+        raise error
+
+    assert [(0, PARSER_ERROR, detail)] == list(parse(Wrong(fail), pa.array([line(0)], pa.binary())).rejects())
+
+
+def test_long_texts_are_shortened() -> None:
+    """Those of a parser's own rejects, too; others stay as they are."""
+    texts = pa.array(["é" * 1_000, "é" * 1_001, "short"])
+    chunk = chunk_of([b"rubbish"] * 3)
+
+    parsed = parsed_by(Wrong(lambda parsed: replace(parsed, reasons=texts, details=texts)), chunk)
+
+    assert ["é" * 1_000, "é" * 999 + "…", "short"] == parsed.reasons.to_pylist() == parsed.details.to_pylist()
 
 
 def rejects(chunk: Chunk, **sink: object) -> list[tuple[int, str, str]]:
