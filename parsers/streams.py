@@ -8,16 +8,18 @@ from typing import IO
 
 import pyarrow as pa
 
-from parsers.contract import Parser, Reject
+from parsers.contract import Parsed, Reject
+
+Parse = Callable[[pa.BinaryArray], Parsed]
 
 BATCH_LINES = 10_000
 
 
-def outcomes(parser: Parser, source: IO[bytes]) -> Iterator[bytes | Reject]:
+def outcomes(parse: Parse, source: IO[bytes]) -> Iterator[bytes | Reject]:
     """Yield the result for each line, in order: its cleansed form, or its reject, whose row counts all lines."""
     before = 0
     while lines := list(islice(source, BATCH_LINES)):
-        parsed = parser.parse(pa.array([line.removesuffix(b"\n") for line in lines], pa.binary()))
+        parsed = parse(pa.array([line.removesuffix(b"\n") for line in lines], pa.binary()))
         found: dict[int, bytes | Reject] = {each.row: each._replace(row=before + each.row) for each in parsed.rejects()}
         found |= dict(zip(parsed.rows.tolist(), parsed.values.to_pylist(), strict=True))
         yield from (found[row] for row in range(len(lines)))
@@ -25,7 +27,7 @@ def outcomes(parser: Parser, source: IO[bytes]) -> Iterator[bytes | Reject]:
 
 
 def cleanse(
-    parser: Parser, source: IO[bytes], sink: IO[bytes], reject: Callable[[int, Reject, bytes], object]
+    parse: Parse, source: IO[bytes], sink: IO[bytes], reject: Callable[[int, Reject, bytes], object]
 ) -> tuple[int, int]:
     """
     Write the cleansed form of each line to `sink`, in order; return the numbers of all lines and of rejected ones.
@@ -34,7 +36,7 @@ def cleanse(
     """
     before = rejected = 0
     while lines := list(islice(source, BATCH_LINES)):
-        parsed = parser.parse(pa.array([line.removesuffix(b"\n") for line in lines], pa.binary()))
+        parsed = parse(pa.array([line.removesuffix(b"\n") for line in lines], pa.binary()))
         sink.writelines((value or b"") + b"\n" for value in parsed.values.to_pylist())
         for each in parsed.rejects():
             reject(before + each.row + 1, each, lines[each.row])

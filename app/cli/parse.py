@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -14,9 +15,10 @@ from app import config
 from app.cli.layout import View, fitted
 from app.cli.options import configuration, overrides, parser_of, reports_errors
 from app.cli.tables import print_json
+from app.executor.parse import parse as parse_safely
 from app.operate.parser_options import PARSER_FITS
-from parsers.contract import Parser, Reject
-from parsers.streams import cleanse, outcomes
+from parsers.contract import Reject
+from parsers.streams import Parse, cleanse, outcomes
 
 SHOWN = 200
 """How many bytes of an example are shown."""
@@ -35,26 +37,26 @@ def parse(source: IO[bytes], file: Path | None, assignments: tuple[str, ...], as
     Cleansed lines go to stdout. Rejects go to stderr: a JSON object for each, or on a terminal a table that counts them
     by reason. With --json, an object for each line goes to stdout. Exits with 1 if a line was rejected.
     """
-    parser = parser_of(config.read_parser(file, assignments, rules=(PARSER_FITS,)))
+    parsing = partial(parse_safely, parser_of(config.read_parser(file, assignments, rules=(PARSER_FITS,))))
     console = Console(stderr=True, highlight=False)
     if as_json:
-        rejected = _print_all(parser, source)
+        rejected = _print_all(parsing, source)
     elif console.is_terminal and sys.stdout.isatty():
-        rejected = _count_rejects(parser, source, console)
+        rejected = _count_rejects(parsing, source, console)
     else:
-        _, rejected = cleanse(parser, source, sys.stdout.buffer, lambda at, reject, _: _print(at, reject, err=True))
+        _, rejected = cleanse(parsing, source, sys.stdout.buffer, lambda at, reject, _: _print(at, reject, err=True))
     return 1 if rejected else 0
 
 
-def _print_all(parser: Parser, source: IO[bytes]) -> int:
+def _print_all(parsing: Parse, source: IO[bytes]) -> int:
     rejected = 0
-    for number, outcome in enumerate(outcomes(parser, source), 1):
+    for number, outcome in enumerate(outcomes(parsing, source), 1):
         _print(number, outcome)
         rejected += isinstance(outcome, Reject)
     return rejected
 
 
-def _count_rejects(parser: Parser, source: IO[bytes], console: Console) -> int:
+def _count_rejects(parsing: Parse, source: IO[bytes], console: Console) -> int:
     """Cleanse, and then show the rejects in a table, which thousands of them do not scroll away."""
     counts, first = Counter[str](), dict[str, tuple[int, str, str]]()
 
@@ -64,7 +66,7 @@ def _count_rejects(parser: Parser, source: IO[bytes], console: Console) -> int:
             text = line[:SHOWN].rstrip(b"\r\n").decode(errors="backslashreplace")
             first[reject.reason] = number, reject.detail, f"{text}…" if len(line) > SHOWN else text
 
-    total, rejected = cleanse(parser, source, sys.stdout.buffer, count)
+    total, rejected = cleanse(parsing, source, sys.stdout.buffer, count)
     if rejected:
         columns = ("REASON", "#LINES", "#SHARE", "#FIRST", "?DETAIL", "?LINE")
         rows = [(reason, each, f"{each / total:.1%}", *first[reason]) for reason, each in counts.most_common()]

@@ -16,6 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from app.cli import main
+from tests.fakes.parsers import WRONG, Wrong
 from tests.independent import cleansed, line
 from tests.support.configuration import file_of
 from tests.unit.config.good import GOOD, TEXT
@@ -134,6 +135,19 @@ class TestParse:
         assert "parser.seperator: " in wrong.stderr
         assert "did you mean 'separator'?" in wrong.stderr
         assert wrong.stderr.endswith("(--set parser.seperator)\n")
+
+    @pytest.mark.parametrize("what", ["a line too few", "nothing"])
+    def test_a_wrong_parser_loses_no_line(self, runner: CliRunner, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+        """Its lines are rejects, as in the service."""
+        monkeypatch.setattr("parsers.registry.load", lambda *_: Wrong(WRONG[what]))
+
+        done = runner.invoke(main, ["parse"], input=line(1) + b"\n" + line(2))
+        as_json = runner.invoke(main, ["parse", "--json"], input=line(1) + b"\n" + line(2))
+
+        assert (1, b"") == (done.exit_code, done.stdout_bytes)
+        rejects = [json.loads(text) for text in done.stderr.splitlines()]
+        assert [(1, "parser_error"), (2, "parser_error")] == [(one["line"], one["reason"]) for one in rejects]
+        assert (1, done.stderr) == (as_json.exit_code, as_json.stdout)
 
     def test_neither_kafka_nor_spark_is_loaded(self) -> None:
         """`winnow parse` works where neither is installed."""
