@@ -35,7 +35,8 @@ class Plugins:
         group: the group of their entry points.
         built_in: name → `module:attribute`, followed by `[extra]` if it needs an optional package.
         unknown: the error for a name without a usable plugin.
-        wrong_option: the error for an option that is unknown, missing or wrong.
+        wrong_option: the error for an option that is unknown, missing or wrong, or with which building fails.
+        passed_on: the errors that a plugin may raise while it is built.
     """
 
     kind: str
@@ -44,6 +45,7 @@ class Plugins:
     built_in: Mapping[str, str]
     unknown: type[ValueError]
     wrong_option: type[ValueError]
+    passed_on: tuple[type[Exception], ...] = ()
 
     def names(self) -> list[str]:
         return sorted({point.name for point in self._points()})
@@ -68,8 +70,12 @@ class Plugins:
             plugin = factory(*arguments, **keywords)
         except self.wrong_option as error:
             raise self.wrong_option(f"{self.kind} {name}: {error}") from error
+        except self.passed_on:
+            raise
         except (TypeError, ValueError) as error:
             raise self.wrong_option(f"{self.kind} {name} does not accept its options: {error}") from error
+        except Exception as error:  # a plugin is user code and may raise anything
+            raise self.wrong_option(f"{self.kind} {name} cannot be built: {type(error).__name__}: {error}") from error
         if not isinstance(plugin, protocol):
             raise self.unknown(f"{self.kind} {name} is not usable: {type(plugin).__name__} has no method {self.method}")
         return plugin
@@ -113,14 +119,17 @@ class Plugins:
             raise self.unknown(msg)
         (point,) = found.values()
         try:
-            return cast("Factory", point.load())
-        except (ImportError, AttributeError) as error:
+            factory = cast("Factory", point.load())
+            _parameters(factory)
+        except Exception as error:  # importing runs user code, which may raise anything
             if point.extras and isinstance(error, ModuleNotFoundError) and _is_not_ours(error.name):
                 package = f"{point.dist.name if point.dist else PRODUCT}[{','.join(point.extras)}]"
                 lacks = f"{self.kind} {name} needs the package {error.name}, which is not installed"
                 raise self.unknown(f"{lacks}: pip install '{package}'") from error
-            msg = f"{self.kind} {name} is registered as {point.value}, which cannot be imported: {error}"
+            cause = f"{type(error).__name__}: {error}"
+            msg = f"{self.kind} {name} is registered as {point.value}, which cannot be imported: {cause}"
             raise self.unknown(msg) from error
+        return factory
 
 
 @cache

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import cast
 
+from app.errors import WinnowError
 from app.model import Plugin
 from app.offsets.contract import OffsetStore, StoreContext
 from app.offsets.failures import StoreOptionError, UnknownStore
@@ -32,6 +33,7 @@ _STORES = Plugins(
     },
     unknown=UnknownStore,
     wrong_option=StoreOptionError,
+    passed_on=(WinnowError,),
 )
 
 

@@ -35,6 +35,7 @@ ENTRY_POINTS = """[winnow.parsers]
 shout = somebodys_parser:Shout
 anything = somebodys_parser:anything
 broken = somebodys_parser:Missing
+undefined = somebodys_broken_parser:Missing
 """
 
 
@@ -91,12 +92,13 @@ def test_a_narrow_terminal_breaks_no_word(monkeypatch: pytest.MonkeyPatch) -> No
 def test_the_parsers_of_other_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They need nothing but a docstring; one that cannot be imported hides no other."""
     install(tmp_path, "somebodys_parser", PACKAGE, ENTRY_POINTS)
+    (tmp_path / "somebodys_broken_parser.py").write_text("x = undefined")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "somebodys_parser", raising=False)
 
     found = {each.pop("name"): each for each in json.loads(parsers("--json"))["parsers"]}
 
-    assert {*PARSERS.built_in, "anything", "broken", "shout"} == found.keys()
+    assert {*PARSERS.built_in, "anything", "broken", "shout", "undefined"} == found.keys()
     assert "Says it loudly." == found["shout"]["summary"]
     assert [
         {"name": "max.x", "default": None, "meaning": "how loud it is, at most: at least this much."},
@@ -106,6 +108,7 @@ def test_the_parsers_of_other_packages(tmp_path: Path, monkeypatch: pytest.Monke
     ] == found["shout"]["options"]
     assert ("", [], None) == tuple(found["anything"][key] for key in ("summary", "options", "example"))
     assert found["broken"]["problem"].startswith("parser broken is registered as somebodys_parser:Missing")
+    assert "NameError: name 'undefined' is not defined" in found["undefined"]["problem"]
     assert "broken: parser broken is registered as " in parsers()
 
 

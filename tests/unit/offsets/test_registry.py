@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 import pytest
 
+from app.errors import Unreachable
 from app.model import CommittedOffset, Partition, Plugin
 from app.offsets.contract import OffsetStore, StoreContext
 from app.offsets.failures import StoreOptionError, UnknownStore
@@ -64,6 +65,18 @@ def test_a_message_repeats_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert "'redis://h'" in str(caught.value)
     assert "hunter2" not in str(caught.value)
+
+
+def test_a_store_that_connects_at_once_may_not_be_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That is no wrong option: the next round tries again."""
+
+    def refuse(*_: object, **__: object) -> OffsetStore:
+        raise Unreachable("Redis is away")
+
+    monkeypatch.setattr("app.offsets.redis.RedisOffsets", refuse)
+
+    with pytest.raises(Unreachable):
+        open_store(Plugin("redis", {"url": "redis://h"}), CONTEXT)
 
 
 class TestContractOnAFake(OffsetStoreContract):

@@ -27,6 +27,8 @@ class Shout:
     def __init__(self, *, max_x: int, loud: bool = False) -> None:
         if max_x < 0:
             raise ValueError("max.x is below 0")
+        if max_x > 9:
+            open("/nowhere/words")
         self.max_x, self.loud = max_x, loud
 
     def parse(self, lines):
@@ -37,12 +39,17 @@ def anything(**options):
 
 def nothing():
     return object()
+
+NUMBER = 5
 '''
 ENTRY_POINTS = """[winnow.parsers]
 shout = somebodys_parser:Shout
 anything = somebodys_parser:anything
 nothing = somebodys_parser:nothing
 broken = somebodys_parser:Missing
+no-module = no_such_module:Shout
+number = somebodys_parser:NUMBER
+undefined = somebodys_broken_parser:Shout
 idc-access-log = somebodys_parser:Shout
 """
 
@@ -51,6 +58,7 @@ idc-access-log = somebodys_parser:Shout
 def third_party(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Install a distribution with its own parsers."""
     install(tmp_path, "somebodys_parser", THIRD_PARTY, ENTRY_POINTS)
+    (tmp_path / "somebodys_broken_parser.py").write_text("x = undefined")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "somebodys_parser", raising=False)
 
@@ -118,7 +126,10 @@ def test_a_parser_may_take_any_option() -> None:
     [
         ("idc-acess-log", "did you mean 'idc-access-log'?"),
         ("zzz", "known: anything, broken, csv, delimited"),
-        ("broken", "somebodys_parser:Missing, which cannot be imported"),
+        ("broken", "somebodys_parser:Missing, which cannot be imported: AttributeError: module 'somebodys_parser'"),
+        ("no-module", "cannot be imported: ModuleNotFoundError: No module named 'no_such_module'"),
+        ("number", "cannot be imported: TypeError: 5 is not a callable object"),
+        ("undefined", "somebodys_broken_parser:Shout, which cannot be imported: NameError: name 'undefined' is not"),
         ("nothing", "object has no method parse"),
         ("idc-access-log", "more than one parser is called 'idc-access-log': parsers.idc_access_log"),
     ],
@@ -140,6 +151,10 @@ def test_a_name_that_cannot_be_used_is_an_error(name: str, message: str) -> None
         ({"max.x": 1, "max-x": 1}, "option max_x is given twice"),
         ({"max.x": -1}, "parser shout does not accept its options: max.x is below 0"),
         ({"max.x": "1"}, "parser shout does not accept its options"),
+        (
+            {"max.x": 10},
+            "parser shout cannot be built: FileNotFoundError: [Errno 2] No such file or directory",
+        ),
     ],
 )
 @pytest.mark.usefixtures("third_party")
