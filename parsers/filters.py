@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 
 import numpy as np
@@ -13,7 +12,6 @@ from numpy.typing import NDArray
 from parsers.contract import Parser
 from parsers.errors import ParserOptionError, hint
 from parsers.fields.checks import TESTS, Network, Test, check_of
-from parsers.fields.located import MEMBERS
 from parsers.keys import cut, pattern_of
 
 
@@ -37,8 +35,6 @@ class LineFilter:
 
     def drops(self, lines: pa.BinaryArray) -> NDArray[np.bool_]:
         found = cut(lines, self._pattern)
-        if self._pattern.startswith(MEMBERS):
-            found = _unescaped(found)
         # A text has an IPv6 address in brackets.
         if isinstance(self._test, Network) and pc.any(pc.starts_with(found, "[")).as_py():
             found = pc.replace_substring_regex(found, r"\A\[([^\]]*)\]\z", r"\1")
@@ -46,15 +42,6 @@ class LineFilter:
             zero_copy_only=False
         )
         return ~passes if self._keeps else passes
-
-
-def _unescaped(values: pa.BinaryArray) -> pa.BinaryArray:
-    """Return the texts of values that are the inside of JSON strings."""
-    escaped = pc.match_substring(values, "\\")
-    if not pc.any(escaped).as_py():
-        return values
-    texts = [json.loads(f'"{each.decode()}"').encode() for each in values.filter(escaped).to_pylist()]
-    return pc.replace_with_mask(values, escaped, pa.array(texts, pa.binary()))
 
 
 def _test(check: Mapping[str, object]) -> Test:

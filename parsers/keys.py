@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from parsers.contract import FIELD, HasFields, Parser
 from parsers.errors import ParserOptionError, hint
+from parsers.fields.located import MEMBERS
 
 
 def pattern_of(parser: Parser, name: str) -> str:
@@ -22,5 +25,15 @@ def pattern_of(parser: Parser, name: str) -> str:
 
 
 def cut(values: pa.BinaryArray, pattern: str) -> pa.BinaryArray:
-    """Return what a pattern finds in each line; null if it finds nothing."""
-    return pc.struct_field(pc.extract_regex(values, pattern), FIELD)
+    """Return what a pattern finds in each line, without the escapes of JSON; null if it finds nothing."""
+    found = pc.struct_field(pc.extract_regex(values, pattern), FIELD)
+    return _unescaped(found) if pattern.startswith(MEMBERS) else found
+
+
+def _unescaped(values: pa.BinaryArray) -> pa.BinaryArray:
+    """Return the texts of values that are the inside of JSON strings."""
+    escaped = pc.match_substring(values, "\\")
+    if not pc.any(escaped).as_py():
+        return values
+    texts = [json.loads(f'"{each.decode()}"').encode() for each in values.filter(escaped).to_pylist()]
+    return pc.replace_with_mask(values, escaped, pa.array(texts, pa.binary()))

@@ -370,11 +370,14 @@ def test_output_as_json() -> None:
 
 
 def test_a_member_of_the_output_can_be_the_key() -> None:
+    """Without the escapes of the line, which are no part of the text."""
     parser = JsonLines(fields=["a", "n"], output=["n", "a"], output_format="json", checks={"n": "integer"})
-    values = parser.parse(batch([rb'{"n": 1, "a": "x\",\"a\":\"y"}', b'{"n": 22}'])).values
+    values = parser.parse(
+        batch([rb'{"n": 1, "a": "x\",\"a\":\"y"}', b'{"n": 22}', rb'{"n": 3, "a": "b\\c\td"}'])
+    ).values
 
-    assert cut(values, pattern_of(parser, "n")).to_pylist() == [b"1", b"22"]
-    assert cut(values, pattern_of(parser, "a")).to_pylist() == [rb"x\",\"a\":\"y", b""]
+    assert cut(values, pattern_of(parser, "n")).to_pylist() == [b"1", b"22", b"3"]
+    assert cut(values, pattern_of(parser, "a")).to_pylist() == [b'x","a":"y', b"", b"b\\c\td"]
 
 
 # Checks ---------------------------------------------------------------------------------------------------------------
