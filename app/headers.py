@@ -9,6 +9,7 @@ marks where they start. That also holds for records written by 0.1.0 and 0.2.0.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from hashlib import sha256
 
 from app.model import Partition
 
@@ -46,6 +47,11 @@ def origin_of(headers: Headers) -> tuple[Partition, int] | None:
     number, offset = (whole_number(own.get(f"{ERRORS}{name}", "")) for name in ("partition", "offset"))
     topic = own.get(TOPIC, "")
     return (Partition(topic, number), offset) if topic and number is not None and offset is not None else None
+
+
+def cut_from(value: bytes | None) -> str:
+    """Return how the message of a dead letter ends whose value was cut from this one."""
+    return f"cut from {len(value or b'')} bytes, SHA-256 {sha256(value or b'').hexdigest()}"
 
 
 def as_text(headers: Headers) -> dict[str, str]:

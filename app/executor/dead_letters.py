@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from functools import cache
 from types import MappingProxyType
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 
 from app.executor.limits import CLOCK_MARGIN_MS, Limits, Now
 from app.executor.parse import REFUSED
-from app.headers import ERRORS, STAGE, TOPIC, TOPIC_ID, Headers
+from app.headers import ERRORS, STAGE, TOPIC, TOPIC_ID, Headers, cut_from
 from app.model import Partition
 from app.records import HEADER_FRAMING, NO_TIMESTAMP, Chunk, DeadLetters, OutgoingRecord
 from parsers.contract import Parsed, Reject
@@ -115,8 +114,8 @@ def make_dead_letter(chunk: Chunk, reject: Reject, topic: Limits, now: Now, ids:
     whole = OutgoingRecord(key, value, [*original, *_context(chunk, reject, ids), *moved_from], stamp)
     if topic.takes(_size(whole), value or b""):
         return whole
-    cut = f"{reject.detail}; cut from {len(value or b'')} bytes, SHA-256 {hashlib.sha256(value or b'').hexdigest()}"
-    context = [*_context(chunk, reject._replace(detail=cut), ids), *moved_from]
+    told = reject._replace(detail=f"{reject.detail}; {cut_from(value)}")
+    context = [*_context(chunk, told, ids), *moved_from]
     bare = OutgoingRecord(key, b"", [*original, *context], stamp)
     if _size(bare) > topic.max_bytes:
         bare = OutgoingRecord(None, b"", context, stamp)

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from app.headers import cut_from
 from app.operate.dead_letters import Letter
 from app.operate.expected import Origin
 from app.operate.reading import text_of
-from app.records import Fate, Record
+from app.records import Fate, OutgoingRecord, Record
 
 BY_THE_TOPICS = ("too_large", "refused", "parser_error")
 """Reasons that the parser alone does not decide: an expected line may be a dead letter for one of them."""
@@ -98,12 +99,23 @@ def _said(fate: Fate) -> str:
     return f"for {fate.reason}" if fate.reason else "accepted"
 
 
+def _content(record: Record | OutgoingRecord) -> tuple[bytes | None, bytes | None]:
+    return record.key, record.value
+
+
+def _is_cut(letter: Letter, record: Record) -> bool:
+    """Tell whether a dead letter is what was left of this record when it was cut, as its message says."""
+    key, value = _content(letter.record)
+    begins = (record.value or b"").startswith(value or b"") and key in (record.key, None)
+    return begins and letter.detail.endswith(cut_from(record.value))
+
+
 def other_letter(fate: Fate, letter: Letter) -> Iterator[Finding]:
     """Yield the finding of an unexpected dead letter; nothing if a topic's limits may explain it."""
     written, origin = fate.written, Origin(fate.record.partition, fate.record.offset)
     if letter.reason != fate.reason and letter.reason not in BY_THE_TOPICS:
         detail = f"rejected then for {letter.reason}, now {_said(fate)}"
         yield Finding(Defect.CHANGED, origin, str_of(letter.record), detail)
-    elif fate.reason and (letter.record.key, letter.record.value) != (written.key, written.value):
+    elif fate.reason and not _is_cut(letter, fate.record) and _content(letter.record) != _content(written):
         detail = f"expected {shown(written.value)}, found {shown(letter.record.value)}"
         yield Finding(Defect.CHANGED, origin, str_of(letter.record), detail)

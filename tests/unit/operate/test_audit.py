@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from hashlib import sha256
 
 import pytest
 
@@ -339,6 +340,27 @@ class TestMatching:
         )
 
         assert [] == topics.audit().findings
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "hashed", "wrong"),
+    [
+        (b"k", b"bad", b"bad value", False),
+        (None, b"", b"bad value", False),
+        (b"k", b"bad", b"bad valve", True),
+        (b"k", b"dab", b"bad value", True),
+        (b"l", b"bad", b"bad value", True),
+    ],
+)
+def test_a_dead_letter_that_was_cut(key: bytes | None, value: bytes, hashed: bytes, wrong: bool) -> None:
+    """How much is left depends on what the topic took then; the message has the hash of what was cut."""
+    record, message = source(1, b"bad value"), f"why; cut from 9 bytes, SHA-256 {sha256(hashed).hexdigest()}"
+    cut = letter(record, 0, "bad", [("__connect.errors.exception.message", message.encode())])
+    cut = cut._replace(key=key, value=value)
+
+    verdict = AuditedTopics([record], [], [cut], {RAW: WHOLE}, (0, math.inf)).audit()
+
+    assert [(Defect.CHANGED, "dead-0@0")] * wrong == [(each.kind, each.found_at) for each in verdict.findings]
 
 
 def test_each_kind_is_counted() -> None:
