@@ -92,10 +92,11 @@ def _all_at_once(chunk: Chunk, parsed: Parsed, topic: Limits, now: Now, ids: Top
 def _moved(stamps: NDArray[np.int64], refused: NDArray[np.bool_], topic: Limits, now: Now) -> NDArray[np.bool_]:
     """
     Tell which timestamps are replaced by the time of writing: all, if the topic uses LogAppendTime; otherwise those
-    that the topic may refuse, and those of records that Kafka refused, because the timestamp may be the reason.
+    that the topic may refuse, those of records that Kafka refused, because the timestamp may be the reason, and 0,
+    which librdkafka reads as "now".
     """
     untimely = topic.too_old(stamps, now, -CLOCK_MARGIN_MS) | topic.too_new(stamps, now, -CLOCK_MARGIN_MS)
-    moved: NDArray[np.bool_] = (refused | untimely | topic.topic.append_time) & (stamps != NO_TIMESTAMP)
+    moved: NDArray[np.bool_] = (refused | untimely | topic.topic.append_time | (stamps == 0)) & (stamps != NO_TIMESTAMP)
     return moved
 
 

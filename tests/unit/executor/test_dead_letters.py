@@ -203,6 +203,7 @@ def exactly(max_bytes: int) -> Limits:
 def test_the_framing_of_headers_counts_against_the_limit(own_headers: list[tuple[str, bytes | None]]) -> None:
     """A dead letter that fills its batch exactly is whole. With a byte less room it is cut, and fits again."""
     chunk, parsed = chunk_of([(b"k", b"v" * 1_000, 0, True), (b"k", b"v" * 999, 0, True)], [own_headers] * 2)
+    chunk = replace(chunk, timestamps=np.full(2, NOW))
     whole, smaller = one_by_one(chunk, parsed, ROOMY)
 
     assert [whole, smaller] == list(make_dead_letters(chunk, parsed, exactly(size_of(whole)), CLOCKS))
@@ -287,16 +288,18 @@ def test_a_timestamp_that_is_refused_becomes_a_header(
     assert headers == made.headers[: len(headers)]
 
 
-@pytest.mark.parametrize("append_time", [False, True])
-def test_a_topic_that_takes_any_time_keeps_it_unless_it_sets_another(append_time: bool) -> None:
-    """With LogAppendTime the record's own timestamp would be lost, so it becomes a header."""
+@pytest.mark.parametrize(("stamp", "append_time", "moved"), [(1, False, False), (1, True, True), (0, False, True)])
+def test_a_topic_that_takes_any_time_keeps_it_unless_it_sets_another(
+    stamp: int, append_time: bool, moved: bool
+) -> None:
+    """With LogAppendTime the record's own timestamp would be lost, as would 0, so it becomes a header."""
     chunk, _ = chunk_of([(b"k", b"v", 0, True)])
     topic = taking(append_time=append_time)
 
-    made = make_dead_letter(replace(chunk, timestamps=np.array([0])), Reject(0, "empty", ""), topic, CLOCKS)
+    made = make_dead_letter(replace(chunk, timestamps=np.array([stamp])), Reject(0, "empty", ""), topic, CLOCKS)
 
-    assert (NO_TIMESTAMP if append_time else 0) == made.timestamp
-    assert (b"0" if append_time else None) == dict(made.headers).get("__connect.errors.timestamp")
+    assert (NO_TIMESTAMP if moved else stamp) == made.timestamp
+    assert (b"%d" % stamp if moved else None) == dict(made.headers).get("__connect.errors.timestamp")
 
 
 @pytest.mark.parametrize("topic_id", ["", "5L6g3nShT"])
