@@ -14,7 +14,7 @@ from app.cli.tables import as_json, print_json
 from app.config import Config
 from app.driver.clients import Clients
 from app.errors import built
-from app.executor.parse import parse
+from app.executor.parse import REFUSED, TOO_LARGE, parse
 from app.model import Partition
 from app.operate.lag import offsets_of
 from app.operate.resets import Goal, Target, chosen, resets
@@ -64,6 +64,9 @@ def tap(
 
     Runs until Ctrl-C. Writes nothing, commits nothing, and needs no running service.
     """
+    if of_the_sink := {TOO_LARGE, REFUSED}.intersection(reasons):
+        each = min(of_the_sink)
+        raise click.UsageError(f"--reason {each}: only the sink gives it; see `winnow dlq ls --reason {each}`")
     target, wanted = _target(begin, last, offset), reasons_of(settings, reasons)
     from app.start import records
 
