@@ -153,3 +153,31 @@ def test_a_parser_that_is_slow_is_only_slow(monkeypatch: pytest.MonkeyPatch) -> 
             return super().parse(lines)
 
     assert 100 == len(parse_apart(SlowParser(), records(100), clock=lambda: 0.0).rows)
+
+
+def test_a_parser_may_set_itself_up_at_its_first_call() -> None:
+    """This may take longer than a record may, and each fork begins anew."""
+
+    class Lazy:
+        ready = False
+
+        def parse(self, lines: pa.BinaryArray) -> Parsed:
+            if not self.ready and any(lines.to_pylist()):
+                os._exit(1)  # the time for the records is over
+            self.ready = True
+            return INNER.parse(lines)
+
+    assert 4 == len(parse_apart(Lazy(), records(4)).rows)
+
+
+@pytest.mark.parametrize("deadly", [b"exit", b"hang"])
+def test_a_parser_that_fails_without_records_blames_none(deadly: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trials, "SET_UP_SECONDS", 0.1)
+
+    class Allergic:
+        def parse(self, lines: pa.BinaryArray) -> Parsed:
+            if lines.null_count:
+                DEADLY[deadly]()
+            return INNER.parse(lines)
+
+    assert 4 == len(parse_apart(Allergic(), records(4)).rows)
