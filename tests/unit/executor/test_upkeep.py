@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
@@ -16,10 +17,11 @@ from structlog.testing import capture_logs
 from app.errors import NotUsable, Unreachable
 from app.executor import task
 from app.executor.parse import make_parser
-from app.model import CommittedOffset, OffsetRange, Outcome, Partition, Receipt
+from app.model import CommittedOffset, OffsetRange, Outcome, Partition, Plugin, Receipt
 from app.runtime import Runtime
 from app.watchdog import Watchdog
 from parsers.contract import Parsed, Parser
+from parsers.idc_access_log import IdcAccessLog
 from tests.fakes import (
     FakeClients,
     FakeClock,
@@ -187,6 +189,26 @@ def test_garbage_is_not_collected_inside_a_round() -> None:
     observed.run(1.0, Watching())
 
     assert {False} == set(seen)
+
+
+def test_the_garbage_of_an_own_parser_is_collected() -> None:
+    """Its cycles would fill the memory for as long as a round."""
+    observed, alive = ObservedTask(records=1), list[weakref.ref[object]]()
+    observed.task_config = replace(observed.task_config, parser=Plugin("own"))
+
+    class Node:
+        def __init__(self) -> None:
+            self.itself = self
+
+    class Cyclic:
+        def parse(self, lines: pa.BinaryArray) -> Parsed:
+            alive.extend(weakref.ref(Node()) for _ in range(10 * gc.get_threshold()[0]))
+            alive[:] = [each for each in alive if each() is not None]
+            return IdcAccessLog().parse(lines)
+
+    observed.run(1.0, Cyclic())
+
+    assert len(alive) < 10 * gc.get_threshold()[0]
 
 
 def test_what_was_taken_during_the_last_commit_is_committed(monkeypatch: pytest.MonkeyPatch) -> None:
