@@ -42,8 +42,10 @@ class Stopwatch:
     def waited(self) -> None:
         self._waits += self._lap()
 
-    def parsed(self) -> None:
-        self._parse.add(self._lap())
+    def parsed(self) -> float:
+        """Return how long it took to cleanse a chunk."""
+        self._parse.add(seconds := self._lap())
+        return seconds
 
     def produced(self) -> None:
         """Record the hand-over of a chunk's results."""

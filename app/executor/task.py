@@ -46,6 +46,8 @@ OPEN_SECONDS, LATE_SECONDS = 5.0, 1.0
 # The most records of a poll, and for how long, during a take-over: readers are waiting for the first ones
 # (python -m tests.bench.takeover).
 FIRST_RECORDS, FIRST_SECONDS = 2_000, 5.0
+# How long an own parser may work on a chunk, while nothing is committed: the watchdog and the driver wait for commits.
+CHUNK_SECONDS = 2.0
 # How long a hanging call may delay the end of a task.
 LAST_SECONDS = 2.0
 # How often to free delivered records: many are delivered between two commits of a lane.
@@ -78,7 +80,7 @@ def run(
                 stopwatch.waited()
                 if chunk is not None:
                     cleansed = cleanser.cleanse(chunk)
-                    stopwatch.parsed()
+                    task.adapt(len(cleansed.chunk), stopwatch.parsed())
                     task.deliver(cleansed, cleanser)
                     task.read_again(chunk.partitions_from(len(cleansed.chunk)))
                     stopwatch.produced()
@@ -161,6 +163,8 @@ class Task:
         self._takes_over = assignment.takes_over
         self._without_records = set(self._lanes) if self._takes_over else set()
         """The partitions taken over that have not committed a record since."""
+        self._parseable = FIRST_RECORDS if _is_own(config) else None
+        """How many records the parser cleanses in CHUNK_SECONDS; None for one of ours, which are fast."""
         self._hurries_until = self._clock() + FIRST_SECONDS if self._takes_over else 0.0
 
     def __enter__(self) -> Self:
@@ -284,10 +288,16 @@ class Task:
         return [lane for lane in self._lanes.values() if lane not in self._calls]
 
     def poll(self) -> Chunk | None:
-        most = self._pacing.most(self._lanes.values())
+        limits = (self._pacing.most(self._lanes.values()), self._parseable)
+        most = min((limit for limit in limits if limit is not None), default=None)
         if self._clock() < self._hurries_until:
             most = min(FIRST_RECORDS, most or FIRST_RECORDS)
         return self.consumer.poll(POLL_SECONDS, most)
+
+    def adapt(self, records: int, seconds: float) -> None:
+        """Adapt the next chunk's size to how long an own parser took for this one."""
+        if records and self._parseable is not None:
+            self._parseable = max(1, int(records * CHUNK_SECONDS / max(seconds, 0.001)))
 
     def deliver(self, results: CleansedChunk, cleanser: Cleanser) -> None:
         """Pass each lane its part of a cleansed chunk, in order."""

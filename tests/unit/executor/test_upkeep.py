@@ -211,6 +211,23 @@ def test_the_garbage_of_an_own_parser_is_collected() -> None:
     assert len(alive) < 10 * gc.get_threshold()[0]
 
 
+@pytest.mark.parametrize(("name", "chunks"), [("own", [2_000, 1_000, 1_000]), ("idc-access-log", [4_000])])
+def test_a_slow_parser_gets_shorter_chunks(name: str, chunks: list[int]) -> None:
+    """Nothing is committed while it works on one, and whoever waits for commits would end the worker."""
+    observed, seen = ObservedTask(records=4_000, consumers=partial(FakeConsumer, most=20_000)), list[int]()
+    observed.task_config = replace(observed.task_config, parser=Plugin(name))
+
+    class Slow:
+        def parse(self, lines: pa.BinaryArray) -> Parsed:
+            seen.append(len(lines) // 2)  # of each partition
+            observed.clock.now += 0.002 * len(lines)
+            return IdcAccessLog().parse(lines)
+
+    observed.run(60.0, Slow())
+
+    assert chunks == [each for each in seen if each]
+
+
 def test_what_was_taken_during_the_last_commit_is_committed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A lane may still be committing at the deadline. What it took meanwhile is committed before it reports."""
     observed = ObservedTask(records=3, consumers=partial(FakeConsumer, tick=0.05))
