@@ -49,6 +49,11 @@ def untrusted() -> pymysql.OperationalError:
     [
         (pymysql.OperationalError(2003, "Can't connect"), Unreachable, "not responding"),
         (pymysql.OperationalError(1047, "WSREP has not yet prepared node for application use"), Unreachable, "WSREP"),
+        (pymysql.OperationalError(1226, "User 'u' has exceeded the 'max_user_connections'"), Unreachable, "exceeded"),
+        (pymysql.OperationalError(1041, "Out of memory"), Unreachable, "memory"),
+        (pymysql.OperationalError(1158, "Got an error reading communication packets"), Unreachable, "packets"),
+        (pymysql.OperationalError(1969, "max_statement_time exceeded"), Unreachable, "max_statement_time"),
+        (pymysql.OperationalError(3024, "maximum statement execution time exceeded"), Unreachable, "maximum"),
         (pymysql.OperationalError(1927, "Connection was killed"), Unreachable, "killed"),
         (pymysql.OperationalError(4031, "disconnected by the server because of inactivity"), Unreachable, "inactivity"),
         (pymysql.ProgrammingError(1146, "Table 'd.t' doesn't exist"), NotUsable, "check the offset store"),
