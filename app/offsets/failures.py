@@ -10,6 +10,7 @@ from app.model import CommittedOffset, Partition
 
 LARGEST = 2**63 - 1
 """The largest possible offset."""
+DIGITS = len(str(LARGEST))
 
 
 class UnknownStore(ValueError):
@@ -29,8 +30,9 @@ def stored_offset(text: str, metadata: str, place: str) -> CommittedOffset:
         metadata: the offset's metadata.
         place: the place as an operator of the store would name it.
     """
-    if text.isascii() and text.isdecimal() and int(text) <= LARGEST:
-        return CommittedOffset(int(text), metadata)
+    digits = text.lstrip("0") or text[:1]  # Python refuses to convert thousands of them
+    if digits.isascii() and digits.isdecimal() and len(digits) <= DIGITS and int(digits) <= LARGEST:
+        return CommittedOffset(int(digits), metadata)
     return CommittedOffset.not_readable(f"{place} holds {text[:40]!r}, which is not an offset")
 
 

@@ -30,6 +30,8 @@ MAX_FILTERED = 1_000
 """The most characters written of the counts by filter."""
 MAX_REASON = 1_500
 """The most characters written of why a partition is blocked, which may quote a broker."""
+MAX_DIGITS = 20
+"""The most digits of a number. Python refuses to convert thousands, which another tool may write."""
 _READABLE = "/:;,.()'@"
 UNKNOWN = "unknown"
 """The reason of dead letters that the first version counted without one."""
@@ -302,8 +304,8 @@ def _code(reason: str) -> str:
 
 def _counted(text: str) -> dict[str, int]:
     """Read the counts by reason; the first version has only their total."""
-    if text.isdecimal():
-        return {UNKNOWN: int(text)} if int(text) else {}
+    if total := _number(text):
+        return {UNKNOWN: total}
     counts: dict[str, int] = {}
     for part in text.split(","):
         code, _, count = part.rpartition(":")
@@ -314,4 +316,4 @@ def _counted(text: str) -> dict[str, int]:
 
 
 def _number(text: str) -> int:
-    return int(text) if text.isascii() and text.isdecimal() else 0
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS else 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from app.executor.parse import PARSER_ERROR, REFUSED, TOO_LARGE
@@ -44,6 +44,8 @@ def test_metadata_is_read_as_it_was_written(
 
 
 @given(st.text())
+@example("in=" + "9" * 5_000)
+@example("dead=" + "9" * 5_000)
 def test_any_text_can_be_read(text: str) -> None:
     """No metadata raises an error; only metadata that begins with our name counts."""
     assert OffsetMetadata() == OffsetMetadata.parse(f"x{text}")
