@@ -73,6 +73,7 @@ class RedisOffsets:
             address,
             **({"password": secret} if secret else {}),
             **({"username": user} if user else {}),
+            protocol=2,  # the client's default, 3, is refused by Redis 5 and by proxies; the URL may name it
             decode_responses=True,
             encoding_errors="replace",
             socket_timeout=SECONDS,
@@ -135,7 +136,10 @@ class RedisOffsets:
             raise NotAllowed(f"Redis denied access while {doing}: {error}", cure) from error
         except (redis.ConnectionError, redis.TimeoutError, redis.exceptions.ReadOnlyError, OSError) as error:
             raise Unreachable(f"Redis is not responding while {doing}: {error}") from error
-        except redis.ResponseError as error:
+        except redis.exceptions.AskError as error:
+            said = f"Redis refers to another server of its cluster while {doing}: {error}"
+            raise NotUsable(said, "use a server outside of a Redis Cluster, which is not supported") from error
+        except redis.RedisError as error:
             if isinstance(error, UNAVAILABLE) or str(error).startswith(("MISCONF", "BUSY", "NOREPLICAS")):
                 raise Unreachable(f"Redis is unavailable while {doing}: {error}") from error
             raise NotUsable(f"Redis rejected the request while {doing}: {error}", "check the offset store") from error

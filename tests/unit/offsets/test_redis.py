@@ -1,12 +1,16 @@
-"""Which errors of Redis pass by themselves."""
+"""What Redis may answer: which of its errors pass by themselves, and what an older server does not know."""
 
 from __future__ import annotations
+
+import socketserver
+import threading
+from collections.abc import Callable, Iterator
 
 import pytest
 import redis
 
 from app.errors import NotUsable, Unreachable
-from app.model import Partition
+from app.model import CommittedOffset, Partition
 from app.offsets.contract import StoreContext
 from app.offsets.redis import RedisOffsets
 
@@ -38,3 +42,62 @@ def test_an_outage_is_no_mistake(answer: str, error: type[Exception], monkeypatc
 
     with pytest.raises(error, match=answer.partition(" ")[2]):
         store.load([RAW], stable=True)
+
+
+Answer = Callable[[bytes], bytes]
+Serve = Callable[[Answer], RedisOffsets]
+
+
+@pytest.fixture
+def served() -> Iterator[Serve]:
+    """Open a store whose server gives an answer of its own."""
+    servers = list[socketserver.ThreadingTCPServer]()
+
+    def serve(answer: Answer) -> RedisOffsets:
+        class Connection(socketserver.BaseRequestHandler):
+            def handle(self) -> None:
+                while asked := self.request.recv(65_536):
+                    self.request.sendall(answer(asked))
+
+        server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Connection)
+        server.daemon_threads = True  # one may still read from a store that a failed test has not closed
+        servers.append(server)
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        return RedisOffsets(StoreContext("group", {}), url=f"redis://127.0.0.1:{server.server_address[1]}")
+
+    yield serve
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+def test_a_server_that_knows_only_the_older_protocol(served: Serve) -> None:
+    """Redis 5, and proxies that speak RESP2, refuse the command that the client begins with by default."""
+
+    def old(asked: bytes) -> bytes:
+        if b"HMGET" in asked:
+            return b"*2\r\n$2\r\n42\r\n$1\r\nm\r\n"
+        return b"-ERR unknown command\r\n" * asked.count(b"*")
+
+    store = served(old)
+
+    assert {RAW: CommittedOffset(42, "m")} == store.load([RAW], stable=True)
+    store.close()
+
+
+def test_a_cluster_is_not_supported(served: Serve) -> None:
+    """A cluster answers whoever asks the wrong server where the key is."""
+    store = served(lambda asked: b"-MOVED 1234 127.0.0.1:7001\r\n" * asked.count(b"*"))
+
+    with pytest.raises(NotUsable, match="Redis Cluster, which is not supported"):
+        store.load([RAW], stable=True)
+    store.close()
+
+
+def test_a_server_that_is_not_redis(served: Serve) -> None:
+    """The port of another service is a mistake of the configuration."""
+    store = served(lambda _: b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    with pytest.raises(NotUsable, match="HTTP"):
+        store.load([RAW], stable=True)
+    store.close()
