@@ -217,6 +217,8 @@ class MySqlOffsets:
         if code in REFUSED:
             cure = "check the user, password and privileges of the offset store"
             return NotAllowed(f"MySQL at {self._where} denied access while {doing}: {said}", cure)
-        if code in NO_ANSWER or isinstance(error, (OSError, pymysql.InterfaceError)):
+        if code == ER.NO_SUCH_TABLE:  # dropped since: the next call creates it, and the driver puts back its offsets
+            self._has_table = False
+        if code in {ER.NO_SUCH_TABLE, *NO_ANSWER} or isinstance(error, (OSError, pymysql.InterfaceError)):
             return Unreachable(f"MySQL at {self._where} is not responding while {doing}: {said}")
         return NotUsable(f"MySQL at {self._where} rejected the request while {doing}: {said}", "check the offset store")

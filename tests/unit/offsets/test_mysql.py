@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ssl
 from typing import Any
 
@@ -56,7 +57,8 @@ def untrusted() -> pymysql.OperationalError:
         (pymysql.OperationalError(3024, "maximum statement execution time exceeded"), Unreachable, "maximum"),
         (pymysql.OperationalError(1927, "Connection was killed"), Unreachable, "killed"),
         (pymysql.OperationalError(4031, "disconnected by the server because of inactivity"), Unreachable, "inactivity"),
-        (pymysql.ProgrammingError(1146, "Table 'd.t' doesn't exist"), NotUsable, "check the offset store"),
+        (pymysql.ProgrammingError(1146, "Table 'd.t' doesn't exist"), Unreachable, "doesn't exist"),
+        (pymysql.OperationalError(1054, "Unknown column 'topic'"), NotUsable, "check the offset store"),
         (untrusted(), NotAllowed, "set ssl.ca of the offset store"),
     ],
 )
@@ -72,3 +74,47 @@ def test_an_outage_is_no_mistake(
 
     with pytest.raises(error, match=said):
         store().load([RAW], stable=True)
+
+
+class Server:
+    """A connection to a server with one table, which may be dropped."""
+
+    def __init__(self) -> None:
+        self.has_table = False
+
+    def cursor(self) -> contextlib.nullcontext[Server]:
+        return contextlib.nullcontext(self)
+
+    def execute(self, statement: str, _values: object = None) -> None:
+        verb = " ".join(statement.split()[:2])
+        if verb == "CREATE TABLE":
+            self.has_table = True
+        elif verb != "SHOW TABLES" and not self.has_table:
+            raise pymysql.ProgrammingError(1146, "Table 'd.winnow_offsets' doesn't exist")
+
+    def fetchone(self) -> object:
+        return ("winnow_offsets",) if self.has_table else None
+
+    def fetchall(self) -> list[object]:
+        return []
+
+    def commit(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_dropped_table_is_created_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The running service then finds that its offsets have vanished; one that ended would start over in silence."""
+    server = Server()
+    monkeypatch.setattr(pymysql, "connect", lambda **_: server)
+    opened = store()
+    assert {} == opened.load([RAW], stable=True)
+
+    server.has_table = False
+    with pytest.raises(Unreachable, match="doesn't exist"):
+        opened.load([RAW], stable=True)
+
+    assert {} == opened.load([RAW], stable=True)
+    assert server.has_table
