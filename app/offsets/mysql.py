@@ -41,16 +41,19 @@ CREATE TABLE IF NOT EXISTS {table} (
   PRIMARY KEY (group_id, topic, partition_id)
 ) ENGINE = InnoDB
 """
-# Assignments run from left to right and see the earlier ones, so next_offset must come last.
-SAVE = """
+UPSERT = """
 INSERT INTO {table} (group_id, topic, partition_id, next_offset, metadata) VALUES (%s, %s, %s, %s, %s)
 ON DUPLICATE KEY UPDATE
+"""
+# Assignments run from left to right and see the earlier ones, so next_offset must come last.
+SAVE = f"""{UPSERT}
   metadata = IF(next_offset BETWEEN 0 AND VALUES(next_offset), VALUES(metadata), metadata),
   updated_at = IF(next_offset BETWEEN 0 AND VALUES(next_offset), CURRENT_TIMESTAMP(3), updated_at),
   next_offset = IF(next_offset BETWEEN 0 AND VALUES(next_offset), VALUES(next_offset), next_offset)
 """
-RESET = """
-REPLACE INTO {table} (group_id, topic, partition_id, next_offset, metadata) VALUES (%s, %s, %s, %s, %s)
+# REPLACE would need the right to delete.
+RESET = f"""{UPSERT}
+  metadata = VALUES(metadata), updated_at = CURRENT_TIMESTAMP(3), next_offset = VALUES(next_offset)
 """
 LOAD = """
 SELECT topic, partition_id, next_offset, metadata FROM {table} WHERE group_id = %s AND topic = %s AND partition_id IN %s

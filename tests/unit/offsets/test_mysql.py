@@ -81,12 +81,14 @@ class Server:
 
     def __init__(self) -> None:
         self.has_table = False
+        self.verbs = list[str]()
 
     def cursor(self) -> contextlib.nullcontext[Server]:
         return contextlib.nullcontext(self)
 
     def execute(self, statement: str, _values: object = None) -> None:
         verb = " ".join(statement.split()[:2])
+        self.verbs.append(verb)
         if verb == "CREATE TABLE":
             self.has_table = True
         elif verb != "SHOW TABLES" and not self.has_table:
@@ -118,3 +120,13 @@ def test_a_dropped_table_is_created_anew(monkeypatch: pytest.MonkeyPatch) -> Non
 
     assert {} == opened.load([RAW], stable=True)
     assert server.has_table
+
+
+def test_going_back_deletes_no_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user who may only read and write needs no right to delete, which REPLACE does."""
+    server = Server()
+    monkeypatch.setattr(pymysql, "connect", lambda **_: server)
+
+    store().reset(RAW, 5, "")
+
+    assert ["SHOW TABLES", "CREATE TABLE", "INSERT INTO"] == server.verbs
