@@ -115,7 +115,7 @@ class ZooKeeperOffsets:
         if bool(self._user) != bool(self._password):
             options.wrong("username and password must be set together")
         options.raise_problems()
-        self._client: KazooClient | None = None
+        self._client: tuple[KazooClient, threading.Event] | None = None
         self._lock = threading.Lock()
 
     def load(self, partitions: Iterable[Partition], *, stable: bool) -> Mapping[Partition, CommittedOffset]:  # noqa: ARG002  # outside Kafka's transactions, every offset is stable
@@ -136,9 +136,9 @@ class ZooKeeperOffsets:
 
     def close(self) -> None:
         with self._lock:
-            client, self._client = self._client, None
-        if client is not None:
-            _end(client)
+            started, self._client = self._client, None
+        if started is not None:
+            _end(started[0])
 
     def _store(
         self,
@@ -206,26 +206,25 @@ class ZooKeeperOffsets:
     @contextlib.contextmanager
     def _asking(self, doing: str) -> Iterator[Any]:
         """Lend a connected client, and translate its errors."""
+        client, connected = self._started()
         try:
-            yield self._connected()
+            _wait_for(connected)
+            yield client
         except (AuthFailedError, NoAuthError, InvalidACLError) as error:
             cure = "check the username and password of the offset store, and the access control lists of its nodes"
             cause = f"ZooKeeper denied access while {doing} below {self._folder}: {_said(error)}"
             raise NotAllowed(cause, cure) from error
         except (KazooException, KazooTimeoutError, OSError) as error:
-            self._drop()
+            self._drop(client)
             cause = f"ZooKeeper at {self._hosts} is not responding while {doing}: {_said(error)}"
             raise Unreachable(cause) from error
 
-    def _connected(self) -> KazooClient:
+    def _started(self) -> tuple[KazooClient, threading.Event]:
+        """Return the client, and what is set while it is connected: threads that wait for that wait together."""
         with self._lock:
             if self._client is None:
-                self._client = self._new_client()
-                self._client.start_async().wait(SECONDS)
-                if not self._client.connected:
-                    raise KazooTimeoutError("no server accepts a connection")
-                if self._client.chroot:
-                    self._client.ensure_path_async("/").get(timeout=SECONDS)
+                client = self._new_client()
+                self._client = client, client.start_async()
             return self._client
 
     def _new_client(self) -> KazooClient:
@@ -236,12 +235,22 @@ class ZooKeeperOffsets:
             access["default_acl"] = [mine, make_acl("world", "anyone", read=True)]
         return KazooClient(self._hosts, timeout=10, logger=SILENT, **access)
 
-    def _drop(self) -> None:
-        """Reconnect with the next call: requests queued for a server that did not answer must never arrive."""
+    def _drop(self, client: KazooClient) -> None:
+        """
+        Reconnect with the next call: requests queued for a server that did not answer must never arrive.
+
+        Another thread may have dropped the client already, and its successor may be well.
+        """
         with self._lock:
-            client, self._client = self._client, None
-        if client is not None:
-            threading.Thread(target=_end, args=(client,), daemon=True).start()  # it waits for the client's own threads
+            if self._client is None or self._client[0] is not client:
+                return
+            self._client = None
+        threading.Thread(target=_end, args=(client,), daemon=True).start()  # it waits for the client's own threads
+
+
+def _wait_for(connected: threading.Event) -> None:
+    if not connected.wait(SECONDS):
+        raise KazooTimeoutError("no server accepts a connection")
 
 
 def _end(client: KazooClient) -> None:
