@@ -6,8 +6,9 @@ A store in HBase, reached through its Thrift server (version 1): rows with one c
                                     metadata:0 = {"911": "winnow/2 topic=…"}   with only the topic's id
 
 A reversed scan from `TOPIC:GROUP:~` finds the row `now` first or, without one, the newest of the history. So Winnow can
-take over a group that another job kept in such a table. The history gets a row a minute while offsets move. All cells
-expire after the table's time to live.
+take over a group that another job kept in such a table; such rows have all of a topic's partitions, so they are read
+only for what the row `now` lacks. The history gets a row a minute while offsets move. All cells expire after the
+table's time to live.
 
 An offset never goes back: checkAndPut, which is atomic in HBase, stores it only if the row `now` still holds the offset
 that was read. It stores a single column. So the metadata is stored first, under the same condition, together with that
@@ -101,7 +102,10 @@ class HBaseOffsets:
         found: dict[Partition, CommittedOffset] = {}
         for topic, wanted in numbers_by_topic(partitions).items():
             with self._asking(f"reading the offsets of {topic}") as table:
-                rows = list(self._scan(table, topic, 2, "~"))  # the row `now`, and the newest of the history
+                now = self._row(topic, NOW)
+                rows = [(now, table.row(now, columns=_columns(wanted)))]
+                if any(_column(OFFSETS, number) not in rows[0][1] for number in wanted):
+                    rows += self._scan(table, topic, 2, "~")  # the row `now` again, and the newest of the history
             for number in wanted:
                 at = next((at for row, cells in rows if (at := _stored(row, cells, number))), None)
                 if at is not None:
@@ -113,7 +117,7 @@ class HBaseOffsets:
         column, beside = _column(OFFSETS, partition.number), _column(METADATA, partition.number)
         for _ in range(TRIES):
             with saving(partition, offset), self._asking(f"storing the offset of {partition}") as table:
-                cells = table.row(row)
+                cells = table.row(row, columns=[column, beside])
             stored = _stored(row, cells, partition.number)
             if stored is None:
                 with saving(partition, offset):
@@ -240,6 +244,10 @@ def _moment(milliseconds: int) -> str:
 
 def _column(family: str, number: int) -> bytes:
     return f"{family}:{number}".encode()
+
+
+def _columns(numbers: Iterable[int]) -> list[bytes]:
+    return [_column(family, number) for number in numbers for family in (OFFSETS, METADATA)]
 
 
 def _is_offset(column: bytes) -> bool:

@@ -12,7 +12,7 @@ from Hbase_thrift import AlreadyExists
 from Hbase_thrift import IOError as HBaseError
 
 from app.errors import Unreachable
-from app.model import Partition
+from app.model import CommittedOffset, Partition
 from app.offsets import hbase
 from app.offsets.contract import StoreContext
 from app.offsets.hbase import HISTORY_SECONDS, HBaseOffsets
@@ -38,7 +38,7 @@ class Tables:
     def table(self, _name: str) -> Tables:
         return self
 
-    def row(self, *_: object) -> dict[bytes, bytes]:
+    def row(self, *_: object, **__: object) -> dict[bytes, bytes]:
         return {}
 
     def scan(self, **_: object) -> list[object]:
@@ -89,6 +89,7 @@ class Rows:
     def __init__(self) -> None:
         self.rows: dict[str, dict[bytes, bytes]] = {}
         self.connection = self.client = self
+        self.asked: list[tuple[str, list[bytes] | None]] = []
 
     def tables(self) -> list[bytes]:
         return [self.name]
@@ -96,8 +97,10 @@ class Rows:
     def table(self, _name: str) -> Rows:
         return self
 
-    def row(self, key: str) -> dict[bytes, bytes]:
-        return dict(self.rows.get(key, {}))
+    def row(self, key: str, columns: list[bytes] | None = None) -> dict[bytes, bytes]:
+        self.asked.append((key, columns))
+        cells = self.rows.get(key, {})
+        return {column: value for column, value in cells.items() if columns is None or column in columns}
 
     def put(self, key: str, cells: dict[bytes, bytes]) -> None:
         self.rows.setdefault(key, {}).update(cells)
@@ -107,6 +110,7 @@ class Rows:
         return True
 
     def scan(self, *, row_start: str, row_stop: str, limit: int, **_: object) -> list[tuple[bytes, object]]:
+        self.asked.append((row_start, None))
         found = sorted((key for key in self.rows if row_stop < key <= row_start), reverse=True)
         return [(key.encode(), self.rows[key]) for key in found[:limit]]
 
@@ -130,3 +134,23 @@ def test_a_row_of_the_history_a_minute(ahead: float, kept: list[int], monkeypatc
 
     history = HBaseOffsets(StoreContext("g", {}), host="here").history("raw", 10)
     assert kept == [each.offsets[0] for each in history]
+
+
+def test_only_what_is_needed_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A topic may have thousands of partitions, and each row of the history has all of them."""
+    table, saved, missing = Rows(), Partition("raw", 0), Partition("raw", 7)
+    monkeypatch.setattr(happybase, "Connection", lambda *_, **__: table)
+    table.rows["raw:g:now"] = {b"offsets:0": b"5", b"metadata:0": b"{}", b"offsets:1": b"6"}
+    table.rows["raw:g:1700000000000"] = {b"offsets:0": b"3", b"offsets:7": b"4"}
+    store = HBaseOffsets(StoreContext("g", {}), host="here")
+
+    assert {saved: CommittedOffset(5)} == store.load([saved], stable=True)
+    assert [("raw:g:now", [b"offsets:0", b"metadata:0"])] == table.asked
+
+    assert {saved: CommittedOffset(5), missing: CommittedOffset(4)} == store.load([saved, missing], stable=True)
+    assert ("raw:g:~", None) == table.asked[-1]
+
+    table.asked.clear()
+    monkeypatch.setattr(store, "_keep_history", lambda *_: None)
+    store.save(saved, 6, "")
+    assert [("raw:g:now", [b"offsets:0", b"metadata:0"])] == table.asked
