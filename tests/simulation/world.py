@@ -122,7 +122,7 @@ def installed() -> Iterator[None]:
                 replace(function, "__defaults__", tuple(REPLACED.get(id(each), each) for each in defaults))
                 replace(function, "__kwdefaults__", {key: REPLACED.get(id(each), each) for key, each in named.items()})
     replace(sys.modules["app.executor.task"], "Watchdog", HungryWatchdog)
-    replace(sys.modules["app.executor.task"], "_no_garbage_collection", nullcontext)
+    replace(sys.modules["app.executor.task"], "_garbage_collection", nullcontext)
     replace(sys.modules["app.executor.task"], "parsing", lambda parser, *_: nullcontext(partial(parse, parser)))
     replace(sys.modules["app.kafka.admin"], "objection", lambda *_: None)
     replace(sys.modules["app.watchdog"], "_of_thread", SimLocal())
