@@ -74,7 +74,9 @@ class Plugins:
             raise
         except (TypeError, ValueError) as error:
             raise self.wrong_option(f"{self.kind} {name} does not accept its options: {error}") from error
-        except Exception as error:  # a plugin is user code and may raise anything
+        except Exception as error:  # a user's code may raise anything
+            if name in self.built_in:
+                raise
             raise self.wrong_option(f"{self.kind} {name} cannot be built: {type(error).__name__}: {error}") from error
         if not isinstance(plugin, protocol):
             raise self.unknown(f"{self.kind} {name} is not usable: {type(plugin).__name__} has no method {self.method}")

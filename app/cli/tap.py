@@ -66,7 +66,7 @@ def tap(
     """
     if of_the_sink := {TOO_LARGE, REFUSED}.intersection(reasons):
         each = min(of_the_sink)
-        raise click.UsageError(f"--reason {each}: only the sink gives it; see `winnow dlq ls --reason {each}`")
+        raise click.UsageError(f"--reason {each}: only the limits of a topic give it; dead letters show it")
     target, wanted = _target(begin, last, offset), reasons_of(settings, reasons)
     from app.start import records
 

@@ -95,8 +95,11 @@ def test_a_sample_of_the_records(tmp_path: Path) -> None:
         (["--from", "earliest", "--last", "1h"], "give only one of --since, --last and --offset"),
         (["--topic", "row"], "configuration: --topic: 'row' is not a source topic"),
         (["--sample", "0"], "--sample"),
-        (["--reason", "empty", "--reason", "too_large"], "--reason too_large: only the sink gives it; see `winnow dlq"),
-        (["--reason", "refused"], "--reason refused: only the sink gives it; see `winnow dlq ls --reason refused`"),
+        (
+            ["--reason", "empty", "--reason", "too_large"],
+            "--reason too_large: only the limits of a topic give it; dead letters",
+        ),
+        (["--reason", "refused"], "--reason refused: only the limits of a topic give it"),
     ],
 )
 @pytest.mark.usefixtures("source")
