@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import starmap
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -52,6 +52,10 @@ class Parsed:
         """Return the rejects one by one, in input order."""
         columns = zip(self.reject_rows.tolist(), self.reasons.to_pylist(), self.details.to_pylist(), strict=True)
         return starmap(Reject, columns)
+
+
+Parse = Callable[[pa.BinaryArray], Parsed]
+"""Parses a batch. In isolation it may return the results for a prefix only."""
 
 
 @runtime_checkable

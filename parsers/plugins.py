@@ -75,7 +75,7 @@ class Plugins:
         except (TypeError, ValueError) as error:
             raise self.wrong_option(f"{self.kind} {name} does not accept its options: {error}") from error
         except Exception as error:  # a user's code may raise anything
-            if name in self.built_in:
+            if name in self.built_in:  # ours say what is wrong
                 raise
             raise self.wrong_option(f"{self.kind} {name} cannot be built: {type(error).__name__}: {error}") from error
         if not isinstance(plugin, protocol):

@@ -8,9 +8,7 @@ from typing import IO
 
 import pyarrow as pa
 
-from parsers.contract import Parsed, Reject
-
-Parse = Callable[[pa.BinaryArray], Parsed]
+from parsers.contract import Parse, Reject
 
 BATCH_LINES = 10_000
 

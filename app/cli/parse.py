@@ -17,8 +17,8 @@ from app.cli.options import configuration, overrides, parser_of, reports_errors
 from app.cli.tables import print_json
 from app.executor.parse import parse as parse_safely
 from app.operate.parser_options import PARSER_FITS
-from parsers.contract import Reject
-from parsers.streams import Parse, cleanse, outcomes
+from parsers.contract import Parse, Reject
+from parsers.streams import cleanse, outcomes
 
 SHOWN = 200
 """How many bytes of an example are shown."""

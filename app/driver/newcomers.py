@@ -55,7 +55,7 @@ class Newcomers:
             last = {
                 each.topic: each.number for each in sorted(offsets) if is_witness(offsets[each], topics[each.topic].id)
             }
-            # One below the last may also have lost its offset. Reading it from its beginning would repeat its records.
+            # One below the last may have lost its offset: with `error`, a person decides whether to repeat its records.
             self._new = {
                 each for each in added if each.topic in last and not (self._asks and each.number < last[each.topic])
             }

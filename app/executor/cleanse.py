@@ -14,11 +14,11 @@ from app.errors import Transient
 from app.executor.dead_letters import NO_IDS, TopicIds, make_dead_letter, make_dead_letters
 from app.executor.filtering import NONE_DROPPED, Dropped, Filters
 from app.executor.limits import Limits, Now
-from app.executor.parse import REFUSED, Parse, key_pattern, refuse, with_headers, with_keys
+from app.executor.parse import REFUSED, key_pattern, refuse, with_headers, with_keys
 from app.model import NO_EPOCH, LastRead, Partition, TaskConfig
 from app.offsets.metadata import Counts
 from app.records import Chunk, Lines, OutgoingRecord, offsets_of
-from parsers.contract import Parsed, Parser, Reject
+from parsers.contract import Parse, Parsed, Parser, Reject
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 
 from app.executor.cleanse import CleansedChunk, Cleanser
-from app.executor.parse import REFUSED, Parse, make_parser
+from app.executor.parse import REFUSED, make_parser
 from app.kafka.sender import Targets
 from app.model import NO_EPOCH, Partition, TaskConfig
 from app.records import Chunk, Fate, OutgoingRecord, Record
-from parsers.contract import Reject
+from parsers.contract import Parse, Reject
 
 NOWHERE, NO_RECORD = Partition("", -1), OutgoingRecord(None, None, [], 0)
 

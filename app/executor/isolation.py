@@ -20,10 +20,10 @@ from typing import Self
 import pyarrow as pa
 
 from app.events import PARSER_ISOLATED
-from app.executor.parse import Parse, parse
+from app.executor.parse import parse
 from app.model import Assignment, TaskConfig
 from app.watchdog import Watchdog
-from parsers.contract import Parsed, Parser
+from parsers.contract import Parse, Parsed, Parser
 
 # A single worker can die of anything. After two, the parser is the suspect.
 DEATHS = 2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
@@ -28,9 +28,6 @@ REFUSED = "refused"
 NO_VALUES = pa.array([], pa.binary())
 LONGEST_TEXT = 1_000
 """How many characters of a reason or a detail are kept: a dead letter must have room for its record."""
-
-Parse = Callable[[pa.BinaryArray], Parsed]
-"""Calls the parser. In isolation it may return the results for a prefix only."""
 
 
 def make_parser(config: TaskConfig) -> Parser:
