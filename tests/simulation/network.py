@@ -69,7 +69,7 @@ class Network:
         self.first_asked: dict[tuple[Process, str], float] = {}
         """When each process first sent each request."""
         self.first_answered: dict[tuple[Process, str], float] = {}
-        """When the cluster first answered each request of each process."""
+        """When the cluster first answered each request of each process by more than a code."""
 
     def post(
         self, process: Process, cluster: Cluster, api: str, apply: Callable[[], Any], answered: Callable[[Any], object]
@@ -80,7 +80,7 @@ class Network:
 
         def arrive(note: str = "") -> Any:
             answer = NO_ANSWER if cluster.down else apply()
-            if answer is not NO_ANSWER:
+            if not (answer is NO_ANSWER or isinstance(answer, int)):
                 self.first_answered.setdefault((process, api), scheduler.now)
             self._count(api, answer)
             if self._history.kept:
