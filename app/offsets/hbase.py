@@ -22,6 +22,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
+import re
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -85,6 +86,8 @@ class HBaseOffsets:
         address = options.text("host", host), options.number("port", port, least=1, most=65535)
         self._where = ":".join(map(str, address))
         self._table = options.text("table", table)
+        if not re.fullmatch(r"(\w+:)?\w[\w.-]*", self._table):
+            options.wrong("table must be a name of letters, digits, and characters of _ . -, after NAMESPACE: if any")
         self._days = options.number("time.to.live.days", time_to_live_days, least=1, most=24_000)
         self._connect = functools.partial(
             happybase.Connection,
@@ -192,23 +195,30 @@ class HBaseOffsets:
             raise Unreachable(cause) from error
 
     def _make_table(self) -> None:
-        """Create the table if it is missing; several processes may try at once."""
-        with self._lock:
-            if self._has_table:
-                return
-            with contextlib.closing(self._connect(timeout=int(CREATE_SECONDS * 1000))) as connection:
-                if self._table.encode() not in connection.tables():
-                    family = {"max_versions": 1, "time_to_live": self._days * DAY}
-                    # AlreadyExists is said only of one that is there when the request arrives. Of two that arrive
-                    # together, the second fails with the master's error (ThriftHBaseServiceHandler.createTable).
-                    try:
-                        connection.create_table(self._table, {OFFSETS: family, METADATA: family})
-                    except AlreadyExists:
-                        pass
-                    except HBaseError as error:
-                        if b"TableExistsException" not in error.message:
-                            raise
-            self._has_table = True
+        """Create the table if it is missing; several threads and processes may try at once."""
+        if self._has_table:
+            return
+        with self._connections.one() as connection:
+            try:
+                connection.table(self._table).row(NOW)  # asks a region, which works while the master is away
+            except HBaseError as error:
+                if b"TableNotFound" not in error.message:
+                    raise
+                self._create_table()
+        self._has_table = True
+
+    def _create_table(self) -> None:
+        family = {"max_versions": 1, "time_to_live": self._days * DAY}
+        with contextlib.closing(self._connect(timeout=int(CREATE_SECONDS * 1000))) as connection:
+            # AlreadyExists is said only of one that is there when the request arrives. Of two that arrive together,
+            # the second fails with the master's error (ThriftHBaseServiceHandler.createTable).
+            try:
+                connection.create_table(self._table, {OFFSETS: family, METADATA: family})
+            except AlreadyExists:
+                pass
+            except HBaseError as error:
+                if b"TableExistsException" not in error.message:
+                    raise
 
     def _meaning(self, said: str, doing: str) -> NotUsable | Unreachable:
         """Translate an error of HBase itself, whose text begins with the exception's class."""

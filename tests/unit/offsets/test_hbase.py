@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,20 +19,19 @@ from app.offsets import hbase
 from app.offsets.contract import StoreContext
 from app.offsets.hbase import HISTORY_SECONDS, HBaseOffsets
 
+MISSING = b"org.apache.hadoop.hbase.TableNotFoundException: winnow_offsets\n\tat org.apache.hadoop.hbase.client"
 FASTER = b"org.apache.hadoop.hbase.TableExistsException: org.apache.hadoop.hbase.TableExistsException: winnow_offsets"
 
 
 class Tables:
-    """A connection to an empty table, which nobody had created a moment ago."""
+    """A connection to an empty table, which nobody had created a moment ago: another process was faster."""
 
     open = 0
 
     def __init__(self, error: Exception) -> None:
         self._error = error
+        self._missing = True
         Tables.open += 1
-
-    def tables(self) -> list[bytes]:
-        return []
 
     def create_table(self, _name: str, _families: object) -> None:
         raise self._error
@@ -39,6 +40,9 @@ class Tables:
         return self
 
     def row(self, *_: object, **__: object) -> dict[bytes, bytes]:
+        missing, self._missing = self._missing, False
+        if missing:
+            raise HBaseError(MISSING)
         return {}
 
     def scan(self, **_: object) -> list[object]:
@@ -92,7 +96,10 @@ class Rows:
         self.asked: list[tuple[str, list[bytes] | None]] = []
 
     def tables(self) -> list[bytes]:
-        return [self.name]
+        raise TimeoutError("the master is away")
+
+    def create_table(self, _name: str, _families: object) -> None:
+        raise TimeoutError("the master is away")
 
     def table(self, _name: str) -> Rows:
         return self
@@ -145,7 +152,7 @@ def test_only_what_is_needed_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     store = HBaseOffsets(StoreContext("g", {}), host="here")
 
     assert {saved: CommittedOffset(5)} == store.load([saved], stable=True)
-    assert [("raw:g:now", [b"offsets:0", b"metadata:0"])] == table.asked
+    assert [("now", None), ("raw:g:now", [b"offsets:0", b"metadata:0"])] == table.asked
 
     assert {saved: CommittedOffset(5), missing: CommittedOffset(4)} == store.load([saved, missing], stable=True)
     assert ("raw:g:~", None) == table.asked[-1]
@@ -154,3 +161,35 @@ def test_only_what_is_needed_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store, "_keep_history", lambda *_: None)
     store.save(saved, 6, "")
     assert [("raw:g:now", [b"offsets:0", b"metadata:0"])] == table.asked
+
+
+def test_regions_answer_without_the_master(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each task opens a store, and only the creation of a table needs the master."""
+    monkeypatch.setattr(happybase, "Connection", lambda *_, **__: Rows())
+
+    assert {} == HBaseOffsets(StoreContext("g", {}), host="here").load([Partition("raw", 0)], stable=True)
+
+
+def test_threads_create_the_table_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One after the other, they would wait for a master that hangs for longer than the watchdog allows."""
+    both = threading.Barrier(2)
+
+    class Hanging(Tables):
+        def create_table(self, _name: str, _families: object) -> None:
+            both.wait(30)
+            raise TimeoutError("the master hangs")
+
+    monkeypatch.setattr(happybase, "Connection", lambda *_, **__: Hanging(TimeoutError()))
+    store = HBaseOffsets(StoreContext("g", {}), host="here")
+
+    def load() -> None:
+        with suppress(Unreachable):
+            store.load([Partition("raw", 0)], stable=True)
+
+    threads = [threading.Thread(target=load, daemon=True) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+
+    assert not both.broken

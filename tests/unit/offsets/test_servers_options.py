@@ -40,6 +40,7 @@ def test_right_options(name: str, options: dict[str, object]) -> None:
         ("mysql", MYSQL | {"table": "a; drop"}, "table must be a name"),
         ("mysql", {"host": "h", "user": "u"}, "option 'database' is missing"),
         ("hbase", {"host": "h", "transport": "http"}, "transport must be buffered or framed, not 'http'"),
+        ("hbase", {"host": "h", "table": "-offsets"}, "table must be a name of letters"),
         ("hbase", {"host": "h", "time.to.live.days": "x"}, "time.to.live.days must be a whole number"),
     ],
 )
