@@ -47,8 +47,8 @@ class FileOffsets:
     The offsets of a group in files.
 
     Args:
-        url: the folder: file:///path, webhdfs://host:port/path or s3://bucket/path. It must exist, so that an unmounted
-            volume does not look like a first start.
+        url: the folder: file:///path, webhdfs://host:port/path or s3://bucket/path. It must exist, and on a volume be
+            below the mount point, which stays behind: an unmounted volume must not look like a first start.
         options: other options of the fsspec class (`user`, `endpoint_url`, `key`, `secret`, …); `NAME.file` reads one
             from a file.
     """
@@ -318,7 +318,7 @@ class S3Folder(Folder):
         self._s3, path = fsspec.url_to_fs(
             url, skip_instance_cache=True, use_listings_cache=False, config_kwargs=patience, **options
         )
-        self._s3.retries = 2  # the default of five takes longer than a task may wait
+        self._s3.retries = 1  # each of the client's two tries; more of them take longer than the watchdog allows
         self._path = path.rstrip("/")
 
     def check(self) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import socketserver
 import sys
+import threading
 from contextlib import closing
 from pathlib import Path
 from urllib.parse import quote
@@ -10,6 +12,7 @@ from urllib.parse import quote
 import fsspec.registry  # noqa: F401  # what a test may have loaded already is forgotten there
 import pytest
 
+from app.errors import Unreachable
 from app.model import CommittedOffset, Partition, Plugin
 from app.offsets import files
 from app.offsets.contract import StoreContext
@@ -98,3 +101,23 @@ def test_the_client_of_s3_is_an_extra_of_its_own(monkeypatch: pytest.MonkeyPatch
         StoreOptionError, match=r"s3:// needs the package s3fs, which is not installed: pip install 'winnow-kafka\[s3]'"
     ):
         open_store(Plugin("files", {"url": "s3://bucket/path"}), StoreContext("group", {}))
+
+
+def test_s3_is_asked_twice() -> None:
+    """A server that hangs takes 4 s for each try, of which the watchdog allows only a few."""
+    tries = list[object]()
+
+    class Hanging(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            tries.append(self.request.recv(1))  # and close the connection, so that the test need not wait
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Hanging) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        endpoint = f"http://127.0.0.1:{server.server_address[1]}"
+        options = {"url": "s3://bucket/path", "endpoint_url": endpoint, "key": "k", "secret": "s"}
+        store = open_store(Plugin("files", options), StoreContext("group", {}))
+        with closing(store), pytest.raises(Unreachable):
+            store.load([Partition("raw", 0)], stable=True)
+        server.shutdown()
+
+    assert len(tries) <= 4  # aiohttp repeats each of the two once if the connection is closed, though not if it hangs
