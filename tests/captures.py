@@ -62,7 +62,7 @@ COMMANDS: Mapping[str, str] = {
     "winnow replay --last 1h --into trial": "The last hour once more, into another topic.",
     "winnow offsets show": "Where is the group, and who has committed that?",
     "winnow offsets reset --shift-by -1000 --dry-run": "Where would it go?",
-    "winnow offsets migrate --from kafka --to '{name: files, url: \"file:///srv/offsets\"}' --dry-run": (
+    "winnow offsets migrate --from kafka --to '{name: files, url: \"file:///srv/volume/offsets\"}' --dry-run": (
         "What would another store get?"
     ),
     "winnow transactions ls": "What is open in the sink?",
@@ -77,7 +77,7 @@ NOT_CAPTURED = {
     "winnow run": "its screen is the status page, whose pictures docs/observability.md has",
     "winnow offsets history": "it needs HBase",
 }
-STORE = "/srv/offsets"
+STORE = "/srv/volume/offsets"
 SAMPLE = "".join(
     f'203.0.113.{n} - - [24/Nov/2026:06:00:{n:02} +0000] "GET /a HTTP/1.1" 200 612 "-" "curl/8"\n' for n in range(1, 4)
 )
