@@ -115,14 +115,24 @@ def versions(config: Config) -> dict[str, str]:
 
 def client_rules() -> list[Rule]:
     """Return the rules for `kafka` and `sink.kafka`: librdkafka takes each property. They connect to nothing."""
-    return [Rule((section, "delivery.guarantee"), partial(_is_taken, section)) for section in ("kafka", "sink.kafka")]
+    how = ("delivery.guarantee", "transaction.timeout", "sink.kafka")
+    return [Rule((section, *how), partial(_is_taken, section=section)) for section in ("kafka", "sink.kafka")]
 
 
-def _is_taken(section: str, tree: Tree, kafka: Mapping[str, str], guarantee: Guarantee) -> Iterator[str]:
+def _is_taken(
+    tree: Tree,
+    kafka: Mapping[str, str],
+    guarantee: Guarantee,
+    transaction_seconds: float,
+    sink_kafka: Mapping[str, str],
+    *,
+    section: str,
+) -> Iterator[str]:
     from app.kafka.validation import refusals
 
     ours = {name: value for name, value in kafka.items() if name not in OWNED}  # another rule refuses those
-    for name, problem in refusals(ours, guarantee, section):
+    writes = None if section == "kafka" and sink_kafka else guarantee
+    for name, problem in refusals(ours, writes, section, transaction_seconds):
         yield problem + (tree.at(f"{section}.{name}") if name else "")
 
 

@@ -21,6 +21,8 @@ from app.offsets.contract import TransactionalOffsetStore
 from app.runtime import REAL, Runtime
 
 FENCE_SECONDS = 3.0
+# librdkafka refuses these if they are longer than a transaction. A fence sends no record, so it needs none of them.
+WITHIN_TRANSACTION = ("delivery.timeout.ms", "message.timeout.ms", "socket.timeout.ms")
 # How long a stop takes where no broker answers: python -m tests.bench.stops.
 FENCES_AT_ONCE = 16
 LIMIT = "transaction.max.timeout.ms"
@@ -131,7 +133,8 @@ class KafkaFence:
 
     def _open(self, partition: Partition, own: settings.Settings | None = None) -> Producer:
         fencing = settings.fencing(self._group, self._transaction_seconds, partition) | (own or {})
-        configured = settings.common(self._kafka) | {"enable.idempotence": True} | fencing
+        common = {name: value for name, value in settings.common(self._kafka).items() if name not in WITHIN_TRANSACTION}
+        configured = common | {"enable.idempotence": True} | fencing
         producer = Producer(configured, logger=settings.SILENT)
         connect(producer, self._topic, FENCE_SECONDS)
         producer.init_transactions(FENCE_SECONDS)

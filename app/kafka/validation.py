@@ -37,9 +37,13 @@ class Refusal(NamedTuple):
     problem: str
 
 
-def refusals(kafka: Mapping[str, str], guarantee: Guarantee, section: str = "kafka") -> tuple[Refusal, ...]:
+def refusals(
+    kafka: Mapping[str, str], guarantee: Guarantee | None, section: str = "kafka", transaction_seconds: float = 60.0
+) -> tuple[Refusal, ...]:
     """
     Return why librdkafka refuses a section's settings. No text repeats a value, which may be a secret.
+
+    The guarantee is None if nothing is written to the cluster.
 
     librdkafka names one wrong property at a time, so those that it has named are left out of the next trial. Settings
     that do not fit together count only if each is right: without a wrong one, the rest need not fit.
@@ -47,33 +51,35 @@ def refusals(kafka: Mapping[str, str], guarantee: Guarantee, section: str = "kaf
     found: dict[str, Refusal] = {}
     while True:
         left = {name: value for name, value in kafka.items() if name not in found}
-        singly, together = _trial(left, guarantee, section)
+        singly, together = _trial(left, guarantee, section, transaction_seconds)
         if not singly:
             return tuple((found or together).values())
         found |= singly
 
 
 def _trial(
-    kafka: Mapping[str, str], guarantee: Guarantee, section: str
+    kafka: Mapping[str, str], guarantee: Guarantee | None, section: str, transaction_seconds: float
 ) -> tuple[dict[str, Refusal], dict[str, Refusal]]:
     """Return the refused properties by name, and apart those that are refused only together with others."""
     none = Destination("none", 1, LARGEST_BATCH)
     cluster = SinkKafka(kafka) if section == "sink.kafka" else kafka
-    config = TaskConfig("none", guarantee, none, none, "raw", Plugin("none"), cluster)
+    parser, exactly_once = Plugin("none"), Guarantee.EXACTLY_ONCE
+    config = TaskConfig(
+        "none", exactly_once, none, none, "raw", parser, cluster, transaction_seconds=transaction_seconds
+    )
     try:
         written = settings.common(cluster)
-        writer = (
-            settings.transactional_producer(config, Partition("none", 0))
-            if guarantee is Guarantee.EXACTLY_ONCE
-            else settings.producer(config)
-        )
-        reader = settings.consumer(config)
+        clients = [(_make_consumer, settings.consumer(config))]
+        if guarantee is Guarantee.EXACTLY_ONCE:
+            clients.append((_make_producer, settings.transactional_producer(config, Partition("none", 0))))
+        elif guarantee:
+            clients.append((_make_producer, settings.producer(config)))
     except Unreachable as error:
         return {}, {"": Refusal("", str(error))}
     values = {name: str(written[_librdkafkas(name)]) for name in kafka}
     singly: dict[str, Refusal] = {}
     together: dict[str, Refusal] = {}
-    for make, configured in ((_make_consumer, reader), (_make_producer, writer)):
+    for make, configured in clients:
         if text := _objection(make, configured):
             as_a_whole = bool(_FAILED.match(text))
             name = _name_in(text, values) or ("" if as_a_whole else _culprit(make, configured, values, text))

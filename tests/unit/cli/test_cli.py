@@ -373,6 +373,17 @@ class TestCheck:
             assert problem.startswith(f"configuration: kafka.{wrong.partition('=')[0]}")
             assert "rubbish" not in problem
 
+    @pytest.mark.parametrize("seconds", [10, 300])
+    def test_a_timeout_is_compared_with_the_configured_transactions(
+        self, runner: CliRunner, tmp_path: Path, seconds: int
+    ) -> None:
+        """Not with the default's 60 s: a service whose producers librdkafka refuses would try again for ever."""
+        own = ["--set", "kafka.message.timeout.ms=120000", "--set", f"transaction.timeout={seconds}s"]
+
+        done = runner.invoke(main, ["check", "-c", str(file_of(GOOD, tmp_path)), *own])
+
+        assert (2 if seconds == 10 else 0) == done.exit_code, done.stderr
+
     def test_every_problem_comes_with_its_line_and_the_nearest_name(self, runner: CliRunner, tmp_path: Path) -> None:
         """Those of our keys, of librdkafka's properties and of the parser's options, in one run."""
         file, unknown = file_of(WRONG_EVERYWHERE, tmp_path), "fetch.wait.max.mss"

@@ -17,14 +17,24 @@ from app.model import Partition, SinkKafka
 P = Partition("raw", 3)
 
 
-def fence_that_meets(code: int, monkeypatch: pytest.MonkeyPatch) -> KafkaFence:
-    """Return a fence whose producers get this error."""
+def fence_that_meets(code: int, monkeypatch: pytest.MonkeyPatch, **own: str) -> KafkaFence:
+    """Return a fence whose producers get this error; `own` are more properties of the cluster, with _ for a dot."""
 
     def connect(*_: object) -> None:
         raise KafkaException(KafkaError(code))
 
     monkeypatch.setattr(fence, "connect", connect)
-    return KafkaFence({"bootstrap.servers": "127.0.0.1:1"}, "g", 60, "dead")
+    more = {name.replace("_", "."): value for name, value in own.items()}
+    return KafkaFence({"bootstrap.servers": "127.0.0.1:1"} | more, "g", 60, "dead")
+
+
+@pytest.mark.parametrize("timeout", ["delivery_timeout_ms", "message_timeout_ms", "socket_timeout_ms"])
+def test_a_timeout_longer_than_its_transaction_does_not_stop_it(timeout: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At least once, users may set it, and a fence that librdkafka refuses to make looks like an outage for ever."""
+    with pytest.raises(NotAllowed):
+        fence_that_meets(KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, monkeypatch, **{timeout: "120000"}).fence(
+            [P]
+        )
 
 
 @pytest.mark.parametrize(

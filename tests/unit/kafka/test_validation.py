@@ -75,6 +75,20 @@ def test_settings_that_do_not_fit_together_are_told_as_such() -> None:
     ]
 
 
+@pytest.mark.parametrize("name", ["message.timeout.ms", "delivery.timeout.ms", "socket.timeout.ms"])
+@pytest.mark.parametrize(
+    ("guarantee", "transaction_seconds", "right"),
+    [(EXACTLY, 60.0, False), (EXACTLY, 300.0, True), (Guarantee.AT_LEAST_ONCE, 60.0, True), (None, 60.0, True)],
+)
+def test_a_timeout_must_fit_the_transactions(
+    name: str, guarantee: Guarantee | None, transaction_seconds: float, *, right: bool
+) -> None:
+    """Those that are configured, and only where there are any."""
+    found = refusals(BROKER | {name: "120000"}, guarantee, "kafka", transaction_seconds)
+
+    assert right == (not found)
+
+
 def test_each_refused_property_is_told_once(tmp_path: Path) -> None:
     """Consumer and producer refuse the same property. A value from a file is named as the user wrote it."""
     key = tmp_path / "key.pem"
