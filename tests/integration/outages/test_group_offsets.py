@@ -12,6 +12,7 @@ from app.errors import Transient
 from app.kafka.offsets import KafkaGroupOffsets
 from app.model import Partition
 from app.offsets.contract import StoreContext
+from tests.chaos.cluster import stopped
 from tests.support.waiting import without
 
 
@@ -34,11 +35,11 @@ def test_a_commit_whose_broker_dies_ends_in_time_and_comes_before_the_next(
 ) -> None:
     """A commit without a response fails in time. librdkafka repeats it later, but never after a newer one."""
     (server,) = psutil.Process(*mortal.pids).children()
-    server.suspend()
-    with pytest.raises(Transient, match=f"{partition}@2: committing the offset failed"):
-        store.reset(partition, 2, "")
-    repeated = store._last_commit
-    mortal.kill()
+    with stopped(server):
+        with pytest.raises(Transient, match=f"{partition}@2: committing the offset failed"):
+            store.reset(partition, 2, "")
+        repeated = store._last_commit
+        mortal.kill()
     with pytest.raises(Transient, match=f"{partition}@3: committing the offset failed"):
         store.reset(partition, 3, "")
     newer_waits = store._last_commit is repeated
