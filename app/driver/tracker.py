@@ -146,9 +146,11 @@ class StatusTracker(ServiceTracker):
         if owner is None:
             return None
         cure = "stop it, or give it another group.id; two services with the same group fence each other"
-        if self.snapshot.phase is Phase.STARTING:
+        stands_by = self.snapshot.phase is Phase.STARTING
+        if stands_by:
             cure = "nothing to do: this service stands by and starts working when the other one is gone"
-        return Problem(f"{owner} works for the same group", cure, self._now()).continuing(self.snapshot.rival)
+        found = Problem(f"{owner} works for the same group", cure, self._now(), warns=stands_by)
+        return found.continuing(self.snapshot.rival)
 
     def _in_trouble(self, status: PartitionStatus, error: PartitionError | None) -> PartitionStatus:
         """Return a running partition with the problem that holds its task up."""
@@ -165,7 +167,9 @@ class StatusTracker(ServiceTracker):
         for partition, status in partitions.items():
             if status.state in before:
                 changed = self._in_state(status, after)
-                partitions[partition] = self._in_trouble(changed, self.undeliverable.get(partition))
+                changed = self._in_trouble(changed, self.undeliverable.get(partition))
+                # What stood still in the pause does not tell that work stalls.
+                partitions[partition] = changed if pause else replace(changed, points=status.points[-1:])
         self._publish(paused=pause, partitions=partitions)
 
     @property
@@ -226,7 +230,8 @@ class StatusTracker(ServiceTracker):
             moved=before.moved_at(receipt.end, outage.since if outage else self._now()),
             counts=before.counts + new,
             problem=problem or known,
-            recovered=receipt.error if receipt.error and problem is None else before.recovered,
+            # A producer is replaced after a slow commit, too, without an error.
+            recovered=receipt.error if receipt.reopened and problem is None else before.recovered,
             reopened=before.reopened + receipt.reopened,
         )
 
@@ -243,7 +248,7 @@ class StatusTracker(ServiceTracker):
 
     def _with_offset(self, at: PartitionOffsets) -> PartitionStatus:
         before, chosen = self._known(at.partition), self._ranges.get(at.partition)
-        committed = at.committed.offset if at.committed else None
+        committed = at.committed.offset if at.committed and not at.committed.corrupt else None
         start, last = (chosen.start, chosen.end) if chosen else (at.watermarks.log_start, None)
         lag, next_offset = at.lag(start, last), at.next_offset(start)
         counts = before.counts + self._newly_counted(at.partition, at.committed.metadata if at.committed else "")

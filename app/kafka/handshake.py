@@ -27,7 +27,9 @@ USUAL_PORT = 9092
 WRONG_TIMES = {10: ("has expired", "notAfter"), 9: ("is not valid yet", "notBefore")}
 WRONG_HOSTS = (62, 64)
 # The properties with our own certificate.
-OUR_CERTIFICATE = ("ssl.certificate.location", "ssl.certificate.pem", "ssl.keystore.location")
+OUR_CERTIFICATE = ("ssl.certificate.location", "ssl.certificate.pem", "ssl.keystore.location", "ssl.engine.location")
+# Python reads no other source of a certificate.
+SHOWN = ("ssl.certificate.location", "ssl.key.location")
 # Makes OpenSSL ignore validity times, so that an expired certificate can be read (X509_V_FLAG_NO_CHECK_TIME).
 ANY_TIME = 0x20_0000
 # SaslHandshake, version 1, correlation 0, client "winnow", without a mechanism: listeners answer it before any login.
@@ -147,12 +149,14 @@ class _Broker:
         now = f" (now {where})" if where else ""
         return Objection(said, f"set {self._section}.ssl.ca.location{now} to the CA of the brokers' certificates")
 
-    def _of_our_certificate(self, error: OSError | struct.error) -> Objection:
+    def _of_our_certificate(self, error: OSError | struct.error) -> Objection | None:
         cure = (
             f"set {self._section}.ssl.certificate.location and ssl.key.location to a certificate that the brokers trust"
         )
         if not any(self._known.get(name) for name in OUR_CERTIFICATE):
             return Objection(f"{self._name} requires a client certificate, but none is configured", cure)
+        if not all(self._known.get(name) for name in SHOWN):  # the broker has not seen ours
+            return None
         if expired := _expired(self._known):
             cause = f"the client certificate has expired (notAfter {expired})"
             return Objection(
@@ -214,8 +218,9 @@ def _trust(context: ssl.SSLContext, known: Known) -> None:
 
 
 def _show(context: ssl.SSLContext, known: Known) -> None:
-    """Load our certificate if it is in PEM files; Python reads no other source."""
-    if (certificate := known.get("ssl.certificate.location")) and (key := known.get("ssl.key.location")):
+    """Load our certificate if it is in PEM files."""
+    certificate, key = map(known.get, SHOWN)
+    if certificate and key:
         context.load_cert_chain(str(certificate), str(key), str(known.get("ssl.key.password", "")))
 
 

@@ -70,6 +70,11 @@ def common(kafka: Mapping[str, str]) -> Settings:
     return QUIET | PROMPT | {"client.id": "winnow"} | own | NO_NEW_TOPICS
 
 
+def _common_to_consumers(kafka: Mapping[str, str]) -> Settings:
+    """Leave out the limit of producers: librdkafka wants `fetch.max.bytes`, which Winnow sets, to be no smaller."""
+    return {name: value for name, value in common(kafka).items() if name != "message.max.bytes"}
+
+
 def _read(section: str, key: str, value: str) -> tuple[str, str]:
     if not is_secret_file(key):
         return key, value
@@ -85,7 +90,7 @@ def _read(section: str, key: str, value: str) -> tuple[str, str]:
 
 def reader(kafka: Mapping[str, str], group: str) -> Settings:
     """Return the settings of a consumer that only reads: it joins no group and commits nothing."""
-    return common(kafka) | {
+    return _common_to_consumers(kafka) | {
         "group.id": group,  # for its ACLs, and because librdkafka requires one
         "isolation.level": "read_committed",
         "enable.auto.commit": False,
@@ -109,7 +114,7 @@ def consumer(config: TaskConfig) -> Settings:
     return (
         CONSUMER_DEFAULTS
         | _prefetch(config.rates.most)
-        | common(config.kafka)
+        | _common_to_consumers(config.kafka)
         | {
             "group.id": config.group,
             "group.protocol": "classic",
@@ -125,11 +130,12 @@ def consumer(config: TaskConfig) -> Settings:
 def producer(config: TaskConfig, defaults: Settings = PRODUCER_DEFAULTS, *, lanes: int = 1) -> Settings:
     """Return the settings of one of `lanes` idempotent producers of a task; both destinations accept its batches."""
     smallest, largest = sorted((config.sink.max_bytes, config.dead_letters.max_bytes))
+    record = largest_record(config.output_kafka, largest)
     sizes: Settings = {
         "batch.size": max(1, min(LARGEST_BATCH, smallest)),
-        "message.max.bytes": largest_record({}, largest),  # the user's value replaces it below
+        "message.max.bytes": record,
         # The largest record must fit, even if hundreds of producers share a worker's memory.
-        "queue.buffering.max.kbytes": max(min(PRODUCER_QUEUE, config.buffer_memory // lanes), 4 * largest) >> 10,
+        "queue.buffering.max.kbytes": -(-max(min(PRODUCER_QUEUE, config.buffer_memory // lanes), record) >> 10),
     }
     return defaults | sizes | common(config.output_kafka) | LIKE_JAVA | {"enable.idempotence": True}
 

@@ -186,8 +186,8 @@ class PartitionStatus:
         return self.lag + self.high_watermark - self.last_stable
 
     def moved_at(self, committed: int | None, now: float) -> float | None:
-        """Return when the committed offset last moved; the first look shows no movement."""
-        return self.moved if self.committed in (None, committed) else now
+        """Return when the committed offset last moved; neither the first look nor its loss is a movement."""
+        return self.moved if committed is None or self.committed in (None, committed) else now
 
     def still_unstable(self, found: Watermarks, now: float) -> float | None:
         """Return since when records have been waiting behind an unchanged last stable offset; None if none are."""
@@ -329,9 +329,14 @@ class Snapshot:
     def problems(self) -> list[Problem]:
         """All current problems, the service's own first."""
         of_mirrors = (
-            Problem(f"mirror {mirror.name} fails: {mirror.error}", "repair its store; the flow continues", mirror.since)
-            for mirror in self.mirrors
-            if mirror.error
+            Problem(
+                f"mirror {each.name} fails: {each.error}",
+                "repair its store; the flow continues",
+                each.since,
+                warns=True,
+            )
+            for each in self.mirrors
+            if each.error
         )
         of_partitions = (status.problem for status in self.partitions.values())
         found = (self.outage, self.rival, *of_mirrors, *of_partitions, *self.excesses.values())

@@ -148,6 +148,18 @@ def test_what_two_services_say_of_a_partition_counts_once(tmp_path: Path) -> Non
 
 
 @needs_promtool
+def test_the_worst_partition_is_the_one_to_act_on(tmp_path: Path) -> None:
+    """Their codes are not in the order of how bad they are: `paused` of one group must not hide `blocked` of another."""
+    (worst,) = (each for each in of_panels() if each.startswith("max(") and "winnow_partition_condition" in each)
+    for conditions, shown in (((4, 5), 4), ((3, 7), 3), ((2, 4), 4), ((0, 5), 5), ((0, 1), 1)):
+        at = [f'job="winnow", instance="{name}", topic="raw"' for name in "ab"]
+        names = [f"winnow_partition_condition{{{each}}}" for each in at]
+        series = [{"series": each, "values": str(code)} for each, code in zip(names, conditions, strict=True)]
+
+        shows(tmp_path, series, {worst: shown})
+
+
+@needs_promtool
 @pytest.mark.parametrize(("group", "namespace"), [("other", "default"), ("idc", "staging")])
 def test_two_services_of_one_topic_are_two(group: str, namespace: str, tmp_path: Path) -> None:
     """One job may scrape two groups, which their own label tells apart, or one group in two namespaces."""

@@ -15,6 +15,7 @@ from confluent_kafka.admin import ResourceType  # type: ignore[attr-defined]  # 
 from app.config import Config
 from app.driver.check import connected
 from app.errors import NotAllowed, Unreachable
+from app.kafka.handshake import objection
 from app.start import clients
 from tests.integration import in_process
 from tests.integration.canaries import Canaries
@@ -211,6 +212,18 @@ def test_each_fault_has_its_name(secured: SecuredBroker, monkeypatch: pytest.Mon
         for text in (refusal[1], error):
             assert re.search(f"^Kafka .*{cause}.*: .*{cure}", text), (fault, text)
             assert GUESSED not in text
+
+
+def test_a_certificate_that_only_librdkafka_reads_is_not_judged(
+    secured: SecuredBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python reads none but those in files, so the broker misses it in the probe. After a timeout that is no reason."""
+    monkeypatch.setattr("app.kafka.handshake.SECONDS", PATIENCE)
+    files = secured.login("mtls")
+    certificate, key = (Path(files.pop(f"ssl.{each}.location")).read_text() for each in ("certificate", "key"))
+
+    assert objection(files) is not None
+    assert objection(files | {"ssl.certificate.pem": certificate, "ssl.key.pem": key}) is None
 
 
 def test_no_fault_lays_a_secret_open(

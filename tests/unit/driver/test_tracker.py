@@ -425,6 +425,7 @@ def test_what_a_task_got_over_is_known(harness: TrackerHarness) -> None:
         receipt(A, 10, 20, Counts(20, 20)),
         Receipt(A, 20, 20, outcome=Outcome.FAILED, error="broken", reopened=1),
         receipt(A, 20, 30, Counts(30, 30), error="slower", reopened=1),
+        receipt(A, 30, 40, Counts(40, 40), reopened=1),  # after a slow commit
     ]
 
     known = []
@@ -433,7 +434,7 @@ def test_what_a_task_got_over_is_known(harness: TrackerHarness) -> None:
         status = harness.snapshot.partitions[A]
         known.append((status.recovered, status.reopened, str(status.problem or "")))
 
-    assert [("slow", 2, ""), ("slow", 2, ""), ("slow", 3, "broken"), ("slower", 4, "")] == known
+    assert [("slow", 2, ""), ("slow", 2, ""), ("slow", 3, "broken"), ("slower", 4, ""), ("", 5, "")] == known
 
 
 def test_a_lag_is_what_a_round_is_to_read(harness: TrackerHarness) -> None:
@@ -605,6 +606,27 @@ def test_the_window_begins_anew_where_nobody_looked_for_long(harness: TrackerHar
     assert [[1_600.0], [1_600.0]] == look(600, found)
     assert [[1_600.0, 2_200.0], []] == look(600, unseen)
     assert [[2_200.0, 2_800.0], [2_800.0]] == look(600, found)
+
+
+def test_the_window_begins_anew_after_a_pause(harness: TrackerHarness) -> None:
+    """Records waited and nothing moved, as was wished: judged from before, the partition would be stalled."""
+    for pause in (None, *[Pause(1_000_000, "ops-1")] * 3):
+        harness.tracker.discovered(workload(at(A, 40)))
+        harness.tracker.paused(pause)
+        harness.now += 60
+    harness.tracker.paused(None)
+
+    assert [1_180.0] == [point.at for point in harness.snapshot.partitions[A].points]
+
+
+def test_what_is_stored_instead_of_an_offset_is_none(harness: TrackerHarness) -> None:
+    """Nor has an offset moved."""
+    harness.tracker.discovered(workload(at(A, 40)))
+    corrupt = replace(at(A, 40), committed=CommittedOffset.not_readable("rubbish"))
+    harness.tracker.discovered(Workload({A: corrupt}, ranges={}, blocked={A: NoStartingOffset(A, "corrupt")}))
+
+    status = harness.snapshot.partitions[A]
+    assert (None, None) == (status.committed, status.moved)
 
 
 def test_the_last_commit_is_when_the_offset_moved(harness: TrackerHarness) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer
 
 from app.errors import Unreachable
 from app.kafka import settings
+from app.kafka.ages import SMALL
 from app.kafka.properties import compression, largest_record
 from app.kafka.writers import SENT_AGAIN_SECONDS
 from app.model import Destination, Partition, SinkKafka
@@ -113,6 +114,26 @@ def test_the_producers_of_a_task_share_its_memory(lanes: int, megabytes: int) ->
     made = settings.transactional_producer(task_config, Partition("raw", 0), lanes=lanes)
 
     assert megabytes == int(made["queue.buffering.max.kbytes"]) >> 10
+
+
+@pytest.mark.parametrize(("own", "topic_bytes"), [({"message.max.bytes": "20000000"}, 1 << 20), ({}, 128 << 10)])
+def test_the_largest_record_fits_into_the_queue(own: dict[str, str], topic_bytes: int) -> None:
+    """Otherwise librdkafka refuses it for ever as a full queue."""
+    topic = Destination("clean", 1, topic_bytes)
+    task_config = make_task_config(sink=topic, dead_letters=topic, kafka=own)
+
+    made = settings.transactional_producer(task_config, Partition("raw", 0), lanes=1_000)
+
+    assert int(made["message.max.bytes"]) <= int(made["queue.buffering.max.kbytes"]) << 10
+
+
+def test_the_limit_of_producers_does_not_concern_consumers() -> None:
+    """Librdkafka refuses a consumer whose fetch.max.bytes is smaller, and that of the ages is."""
+    kafka = {"message.max.bytes": "60000000"}
+
+    for made in (settings.consumer(make_task_config(kafka=kafka)), settings.reader(kafka, "g")):
+        assert "message.max.bytes" not in made
+        Consumer(made | SMALL).close()
 
 
 @pytest.mark.parametrize(
