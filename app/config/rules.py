@@ -144,6 +144,12 @@ def _is_not_overruled(cluster: str, tree: Tree, kafka: Properties) -> Iterator[s
             yield f"{cluster}.{name} cannot be set: {reason}{tree.at(f'{cluster}.{name}')}"
 
 
+def _is_a_plain_number(cluster: str, tree: Tree, kafka: Properties) -> Iterator[str]:
+    for name, plain in kafka_properties.NUMBERS.items():
+        if name in kafka and not plain.fullmatch(kafka[name]):
+            yield f"{cluster}.{name} must be a number in digits, such as 1000{tree.at(f'{cluster}.{name}')}"
+
+
 def _gives_a_secret_once(cluster: str, tree: Tree, kafka: Properties) -> Iterator[str]:
     for name in filter(kafka_properties.is_secret_file, kafka):
         file, value = f"{cluster}.{name}", f"{cluster}.{kafka_properties.value_name(name)}"
@@ -178,7 +184,7 @@ RULES = (
     Rule(("filter",), _filters_differ),
     *(
         Rule((cluster,), partial(check, cluster))
-        for check in (_a_broker_is_named, _is_not_overruled, _gives_a_secret_once)
+        for check in (_a_broker_is_named, _is_not_overruled, _is_a_plain_number, _gives_a_secret_once)
         for cluster in CLUSTERS
     ),
     Rule(("spark",), _spark_is_not_overruled),

@@ -35,6 +35,11 @@ LARGEST_BATCH = 1_000_000
 # librdkafka's limit for message.max.bytes.
 LARGEST_RECORD = 1_000_000_000
 
+LINGER = ("linger.ms", "queue.buffering.max.ms")
+"""The two names of the property with the time for which a batch waits for more records."""
+NUMBERS = {"message.max.bytes": re.compile(r"[1-9]\d*")} | dict.fromkeys(LINGER, re.compile(r"\d+(\.\d+)?"))
+"""The numbers that Winnow reads, too. librdkafka takes other forms, as C does: 0x10 is 16, and so is `16abc`."""
+
 BROKERS = ("bootstrap.servers", "metadata.broker.list")
 """The two names of the property with the brokers' addresses; one of them is required."""
 
@@ -53,8 +58,12 @@ def value_name(name: str) -> str:
 
 
 def compression(kafka: Mapping[str, str]) -> str:
-    """Return the producers' codec. If both of the property's names are set, librdkafka uses `compression.codec`."""
-    return kafka.get("compression.codec", kafka.get("compression.type", DEFAULT_COMPRESSION))
+    """
+    Return the producers' codec in small letters; librdkafka takes any.
+
+    If both of the property's names are set, librdkafka uses `compression.codec`.
+    """
+    return kafka.get("compression.codec", kafka.get("compression.type", DEFAULT_COMPRESSION)).lower()
 
 
 def largest_record(kafka: Mapping[str, str], largest_batch: int) -> int:

@@ -8,7 +8,14 @@ from pathlib import Path
 
 from app.errors import Unreachable
 from app.kafka.failures import section_of
-from app.kafka.properties import DEFAULT_COMPRESSION, LARGEST_BATCH, is_secret_file, largest_record, value_name
+from app.kafka.properties import (
+    DEFAULT_COMPRESSION,
+    LARGEST_BATCH,
+    LINGER,
+    is_secret_file,
+    largest_record,
+    value_name,
+)
 from app.model import Partition, TaskConfig, transactional_id
 
 Settings = dict[str, str | int | bool]
@@ -143,7 +150,7 @@ def producer(config: TaskConfig, defaults: Settings = PRODUCER_DEFAULTS, *, lane
 def acknowledged_producer(config: TaskConfig, *, lanes: int = 1) -> Settings:
     """Return the settings of a producer without transactions, which lingers no longer than a commit may wait."""
     made = producer(config, lanes=lanes)
-    for name in ("linger.ms", "queue.buffering.max.ms"):
+    for name in LINGER:
         if float(made.get(name, 0)) > LONGEST_LINGER_MS:
             made[name] = LONGEST_LINGER_MS
     return made

@@ -230,6 +230,17 @@ class TestProperties:
 
         assert 3 == len(load(file, [f"spark.{flag}" for flag in flags], {}).spark)
 
+    @pytest.mark.parametrize(
+        "flag",
+        ["message.max.bytes=0x200000", "message.max.bytes=2e6", "linger.ms=0x10", "queue.buffering.max.ms=5 # ms"],
+    )
+    def test_a_number_is_written_in_digits(self, file: Path, flag: str) -> None:
+        """Tasks read these numbers, too, and librdkafka takes forms that Python reads otherwise or not at all."""
+        name = f"kafka.{flag.partition('=')[0]}"
+
+        assert [f"{name} must be a number in digits, such as 1000 (--set {name})"] == problems(file, f"kafka.{flag}")
+        assert "0.5" == load(file, ["kafka.linger.ms=0.5"], {}).kafka["linger.ms"]
+
     def test_a_secret_is_given_once(self, file: Path) -> None:
         """A value and a file for the same key contradict each other."""
         found = problems(file, "kafka.sasl.password.file=/x", WINNOW_KAFKA__SASL_PASSWORD="y")
