@@ -126,6 +126,8 @@ _PARAMETERS = frozenset({"db", "protocol", "timeout", "socket_timeout", "socket_
 # Texts up to this length are not masked in messages: hiding every 5 would leave nothing readable.
 SHORT = 3
 _URL = re.compile(r"\b[\w+.-]+://[^\s\"'<>]+")
+# A local URL has no user, but in a list such as spark.jars, those after it may. `a` and `b` of `file://a,https://b`.
+_LOCAL_THEN_ANOTHER = re.compile(r"(/[^?#]*?,)(\s*[\w+.-]+://.*)", re.DOTALL)
 _IN_A_QUERY = re.compile(r"(?<=[?&])[\w.~%-]+=[^\s&\"'<>]+")
 
 
@@ -166,6 +168,8 @@ def shown_url(value: str) -> str:
     scheme, slashes, rest = value.partition("://")
     if not slashes:
         return value
+    if a_list := _LOCAL_THEN_ANOTHER.fullmatch(rest):
+        return f"{scheme}://{a_list[1]}{shown_url(a_list[2])}"
     if not rest.startswith("/"):
         _, at, rest = rest.rpartition("@")
         rest = f"{MASK}@{rest}" if at else rest

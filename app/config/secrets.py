@@ -7,7 +7,7 @@ import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from app.config.model import PROPERTY_SECTIONS, Config
 from app.config.reading import Loaded
@@ -24,6 +24,8 @@ _DOOR = re.compile(r"secret|password|passphrase|token|access[._]?key|key\.pem$|^
 _DOOR_IN_A_VALUE = re.compile(rf"({_DOOR.pattern})[\w.-]*\s*=|://[^/@:\s]*:\S*@", re.IGNORECASE)
 _SECRET_PART = re.compile(r"=([^\s&,;'\"]+)")
 """What follows a name in a text that holds several, such as `-Dpassword=…`."""
+_OF_A_URL = re.compile(r"://([^/@:\s]*)(?::((?:(?!://)\S)*?))?@(?![^,\s/]*@)")
+"""User and password of each URL in a text: no password contains `://`, and the last @ is before the host."""
 _ARGUMENT = "--set "
 
 
@@ -66,9 +68,8 @@ def _hidden(value: Any, seen: Any) -> Iterator[str]:  # noqa: ANN401  # a part o
     text = str(value)
     yield text
     yield from _SECRET_PART.findall(text)
-    if "://" in text:
-        url = urlsplit(text)
-        yield from map(unquote, filter(None, (url.username, url.password)))
+    for user_and_password in _OF_A_URL.findall(text):
+        yield from map(unquote, user_and_password)
 
 
 def misspelt(keys: Keys) -> str:

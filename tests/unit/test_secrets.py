@@ -77,6 +77,8 @@ def test_properties_of_librdkafka(name: str, value: str, shown: str) -> None:
         ("spark.ui.password", "hunter2", MASK),
         ("spark.executor.memories", "hunter2", MASK),
         ("spark.jars", "https://u:hunter2@h/a.jar", "https://***@h/a.jar"),
+        ("spark.jars", "file:///a.jar,/b.jar, https://u:hunter2@h/c", "file:///a.jar,/b.jar, https://***@h/c"),
+        ("spark.jars", "/a,file:///b,hdfs:///c@d,s3a://k:hunter2@h/e", "/a,file:///b,hdfs:///c@d,s3a://***@h/e"),
     ],
 )
 def test_properties_of_spark(name: str, value: str, shown: str) -> None:
@@ -117,6 +119,7 @@ def test_options_of_parsers(name: str) -> None:
         ("redis://host/0?hunter2", "redis://host/0?***"),
         ("redis://host/0?db=1&x=hunter2#hunter2", "redis://host/0?db=1&x=***#***"),
         ("file:///data/a@b", "file:///data/a@b"),
+        ("file:///a?x=hunter2,https://hunter2", "file:///a?x=***"),
         ("s3://bucket/path", "s3://bucket/path"),
         ("no url", "no url"),
     ],
@@ -132,6 +135,7 @@ def test_no_secret_stands_in_the_text_of_an_error() -> None:
 
     assert "GET /v1?delegation=*** of http://***@host:80/ by *** at a@b" == without_secrets(text, ["hun/ter 2", ""])
     assert "http://host:80 by a@b" == without_secrets("http://host:80 by a@b")
+    assert "no file:///a,https://***@h/b" == without_secrets("no file:///a,https://u:hunter2@h/b")
 
 
 def test_whoever_says_it() -> None:

@@ -12,7 +12,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.config import clear_environment, exposed_secrets, load, masked, options, read, shown
+from app.config import clear_environment, exposed_secrets, load, masked, options, read, secret_texts, shown
 from tests.support.reference import keys
 from tests.unit.config.good import GOOD
 
@@ -139,6 +139,15 @@ class TestSecrets:
             each["url"] for each in tree["offsets"]["mirrors"] if "url" in each
         ]
         assert "/t" == tree["offsets"]["mirrors"][2]["token_file"]
+
+    def test_the_password_of_each_url_in_a_list_is_known(self, file: Path) -> None:
+        """Whoever quotes one alone, it is masked; brackets in it are no IPv6 address."""
+        jars = "file:///a.jar,https://h:80/b.jar,https://bob:hunt@r[2@repo/c.jar,https://alice%21@repo/d.jar"
+
+        loaded = read(file, [f"spark.spark.jars={jars}"], {})
+
+        assert [jars, "hunt@r[2", "alice!"] == secret_texts(loaded.config)
+        assert "spark.spark.jars (--set spark.spark.jars)" in exposed_secrets(loaded)
 
     def test_a_misspelt_key_is_hidden_and_its_right_name_told(self, file: Path) -> None:
         """An unknown key's value may be a secret; the comment suggests the right name."""
