@@ -118,8 +118,11 @@ def _instead(keys: Keys) -> str:
     match keys:
         case ("spark", "spark.authenticate.secret"):
             return f"use {name}.file: /path on Kubernetes, or set {variable(keys)} in the environment"
-        case ("spark", _):
+        # In the name of a variable, an underscore stands for a dot, and no shell takes a hyphen.
+        case ("spark", _) if name.replace(".", "").isalnum():
             return f"set WINNOW_SPARK__{name.replace('.', '_')} in the environment"
+        case ("spark" | "parser" as section, option, *_):
+            return f'set {variable((section,))}={{"{option}": …}} in the environment'
         case ("offsets", *_) if name == "url":
             return "remove the password from the URL, and use password.file: /path"
     return f"use {name}.file: /path"

@@ -44,7 +44,7 @@ BROKERS = ("bootstrap.servers", "metadata.broker.list")
 """The two names of the property with the brokers' addresses; one of them is required."""
 
 # librdkafka's own properties that end in .file: their values are paths, which librdkafka reads.
-_NATIVE_FILES = re.compile(r"sasl\.oauthbearer\.assertion\..*\.file")
+_NATIVE_FILES = re.compile(r"sasl\.oauthbearer\.assertion\.((private\.key|jwt\.template)\.)?file")
 
 
 def is_secret_file(name: str) -> bool:

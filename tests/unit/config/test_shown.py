@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.config import clear_environment, exposed_secrets, load, masked, options, read, secret_texts, shown
-from tests.support.reference import keys
+from app.secrets import KAFKA_SECRETS
+from tests.support.reference import keys as declared_keys
 from tests.unit.config.good import GOOD
 
 OPTIONS = st.recursive(
@@ -171,7 +172,7 @@ class TestSecrets:
 class TestDescribed:
     def test_every_key_has_a_meaning(self) -> None:
         """The documentation is generated from the descriptions."""
-        rows = list(keys())
+        rows = list(declared_keys())
 
         assert all(meaning for _, _, meaning in rows)
         assert "source.topics.pattern" in {key for key, _, _ in rows}
@@ -182,7 +183,7 @@ class TestDescribed:
             ("offsets.store.name", "kafka"),
             ("offsets.mirrors", ""),
             ("offsets.placeholder", "{topic}.winnow-offsets"),
-        ] == [row[:2] for row in keys() if row[0].startswith("offsets.")]
+        ] == [row[:2] for row in declared_keys() if row[0].startswith("offsets.")]
 
 
 class TestLaidOpen:
@@ -228,6 +229,37 @@ class TestLaidOpen:
         assert "chmod" not in exposed_secrets(read(file, ["kafka.ssl.key.password=hunter2"], environment))
         file.write_text(yaml.safe_dump(GOOD | {"offsets": {"store": {"name": "x", "password": "hunter2"}}}))
         assert exposed_secrets(read(file, (), {})).endswith("use password.file: /path")
+
+    @pytest.mark.parametrize("name", sorted(KAFKA_SECRETS))
+    def test_a_file_that_is_advised_is_read(self, file: Path, tmp_path: Path, name: str) -> None:
+        """Winnow reads the file for each secret property of librdkafka."""
+        from app.kafka.settings import common
+
+        (secret := tmp_path / "secret").write_text("hunter3\n")
+        advised = re.search(r"use (\S+): /path$", exposed_secrets(read(file, [f"kafka.{name}=hunter2"], {})))
+        option = advised[1] if advised else f"{name}.file"
+
+        assert "hunter3" == common(load(file, [f"kafka.{option}={secret}"], {}).kafka)[name]
+
+    @pytest.mark.parametrize(
+        "keys",
+        [
+            ("spark", "spark.hadoop.fs.s3a.secretKey"),
+            ("spark", "spark.hadoop.fs.s3a.bucket.my-logs.secret.key"),
+            ("spark", "spark.executorEnv.AWS_SECRET_ACCESS_KEY"),
+            ("parser", "api_token"),
+        ],
+    )
+    def test_a_variable_that_is_advised_is_read(self, file: Path, keys: tuple[str, str]) -> None:
+        """Not every name can be part of a variable's name, and a parser reads no file."""
+        section, name = keys
+        said = exposed_secrets(read(file, [f"{section}={{name: theirs, {name}: hunter2}}"], {}))
+
+        advised = re.search(r"set (\w+)(?:=(.+))? in the environment$", said)
+        assert advised
+        config = load(file, (), {advised[1]: advised[2].replace("…", "hunter3") if advised[2] else "hunter3"})
+
+        assert "hunter3" == config.model_dump(by_alias=True)[section][name]
 
     def test_what_is_started_inherits_no_configuration(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A JVM and its workers inherit the driver's environment without the secrets in it."""
