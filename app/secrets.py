@@ -98,8 +98,9 @@ _SPARK = re.compile(
     )""",
     re.VERBOSE,
 )
-_JAVA_OPTIONS = re.compile(r"spark\.(driver|executor)\.(extra|default)JavaOptions")
-_HARMLESS_JAVA_OPTION = re.compile(r"-X\S*|--(add|enable)-\S+")
+JAVA_OPTIONS = re.compile(r"spark\.(driver|executor)\.(extra|default)JavaOptions")
+"""Spark properties that become process arguments."""
+_HARMLESS_JAVA_OPTION = re.compile(r"-X\S*|--(add|enable)-\S+|@/\S+")
 
 _OF_EACH_FORMAT = frozenset({"output", "output_format", "output_separator", "checks", "escape", "engine"})
 OPTIONS: Mapping[str, frozenset[str]] = {
@@ -134,7 +135,7 @@ _IN_A_QUERY = re.compile(r"(?<=[?&])[\w.~%-]+=[^\s&\"'<>]+")
 def shown_property(section: str, name: str, value: str) -> str:
     """Return what may be shown of a property; the section is `spark` or one of librdkafka's."""
     if section == "spark":
-        java = bool(_JAVA_OPTIONS.fullmatch(name)) and all(map(_HARMLESS_JAVA_OPTION.fullmatch, value.split()))
+        java = bool(JAVA_OPTIONS.fullmatch(name)) and all(map(_HARMLESS_JAVA_OPTION.fullmatch, value.split()))
         return shown_url(value) if java or _SPARK.fullmatch(name) else MASK
     known = name in KAFKA or (name.endswith(".file") and name.removesuffix(".file") in KAFKA | KAFKA_SECRETS)
     return shown_url(value) if known else MASK

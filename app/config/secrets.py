@@ -12,7 +12,7 @@ from urllib.parse import unquote
 from app.config.model import PROPERTY_SECTIONS, Config
 from app.config.reading import Loaded
 from app.config.sources import Keys, full_name, origin_of, variable
-from app.secrets import MASK, SHORT, hint, shown_option, shown_property
+from app.secrets import JAVA_OPTIONS, MASK, SHORT, hint, shown_option, shown_property
 
 PLUGINS = (("offsets", "store"), ("offsets", "mirrors"), ("parser",))
 """The sections that choose a plugin by `name`; `mirrors` is a list of them."""
@@ -81,7 +81,8 @@ def exposed_secrets(loaded: Loaded) -> str:
     """
     Return a warning that names each secret in the file or an argument, and what to write instead.
 
-    It is empty if there is none. Other users cannot see the environment, so secrets there are fine.
+    It is empty if there is none. Other users cannot see the environment, so secrets there are fine, unless they become
+    arguments of Java.
     """
     file, found, in_file = loaded.file, [], False
     seen = masked(loaded.config)
@@ -89,7 +90,7 @@ def exposed_secrets(loaded: Loaded) -> str:
     for keys in _doors((), tree, seen):
         origin = origin_of(keys, loaded.origins)
         is_here = file is not None and origin.startswith(f"{file}:")
-        if is_here or origin.startswith(_ARGUMENT):
+        if is_here or origin.startswith(_ARGUMENT) or JAVA_OPTIONS.fullmatch(str(keys[-1])):
             found.append(f"{full_name(keys)} ({origin}): {_instead(keys)}")
             in_file |= is_here
     if not found:
@@ -118,6 +119,8 @@ def _instead(keys: Keys) -> str:
     match keys:
         case ("spark", "spark.authenticate.secret"):
             return f"use {name}.file: /path on Kubernetes, or set {variable(keys)} in the environment"
+        case ("spark", _) if JAVA_OPTIONS.fullmatch(name):
+            return f"it would be an argument of Java: write such options into a file, and set {name}: '@/path'"
         # In the name of a variable, an underscore stands for a dot, and no shell takes a hyphen.
         case ("spark", _) if name.replace(".", "").isalnum():
             return f"set WINNOW_SPARK__{name.replace('.', '_')} in the environment"

@@ -70,6 +70,7 @@ def test_properties_of_librdkafka(name: str, value: str, shown: str) -> None:
         ("spark.executor.memory", "4g", "4g"),
         ("spark.executor.extraJavaOptions", "-Xss2m -XX:+UseG1GC", "-Xss2m -XX:+UseG1GC"),
         ("spark.executor.extraJavaOptions", "-Xss2m -Dkey=hunter2", MASK),
+        ("spark.driver.extraJavaOptions", "-Xss2m @/java.options", "-Xss2m @/java.options"),
         ("spark.hadoop.fs.s3a.endpoint", "x", MASK),
         ("spark.executorEnv.TOKEN", "hunter2", MASK),
         ("spark.ssl.keyPassword", "hunter2", MASK),

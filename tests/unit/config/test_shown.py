@@ -230,6 +230,16 @@ class TestLaidOpen:
         file.write_text(yaml.safe_dump(GOOD | {"offsets": {"store": {"name": "x", "password": "hunter2"}}}))
         assert exposed_secrets(read(file, (), {})).endswith("use password.file: /path")
 
+    def test_java_options_are_arguments_wherever_they_come_from(self, file: Path) -> None:
+        """Java reads the file that is advised, and only its path is an argument."""
+        variable = "WINNOW_SPARK__spark_driver_extraJavaOptions"
+
+        assert exposed_secrets(read(file, (), {variable: "-Djavax.net.ssl.trustStorePassword=hunter2"})).endswith(
+            f"spark.spark.driver.extraJavaOptions ({variable}): it would be an argument of Java: write such options "
+            "into a file, and set spark.driver.extraJavaOptions: '@/path'"
+        )
+        assert "" == exposed_secrets(read(file, (), {variable: "-Da=b @/password"}))
+
     @pytest.mark.parametrize("name", sorted(KAFKA_SECRETS))
     def test_a_file_that_is_advised_is_read(self, file: Path, tmp_path: Path, name: str) -> None:
         """Winnow reads the file for each secret property of librdkafka."""
