@@ -455,6 +455,17 @@ def placed(keys: tuple[Any, ...], model: object = Config) -> tuple[Any, ...]:
     return (first, *placed(tuple(inner), known[first].annotation)) if inner and first in known else (first, *inner)
 
 
+def is_value(keys: tuple[Any, ...]) -> bool:
+    """Return whether these placed keys lead to a declared key or a plugin's option: its value may be a section."""
+    model: Any = Config
+    for key in keys:
+        known = keys_of(model)
+        if key not in known:
+            return bool(known) and issubclass(model, Choice)
+        model = known[key].annotation
+    return not keys_of(model) and keys not in PROPERTY_SECTIONS
+
+
 def _begins(name: str, known: Iterable[str], *, alone: bool) -> bool:
     """Return whether a declared name is this one or, unless its first part is one `alone`, begins with it."""
     return name in known or (not alone and any(each.startswith(f"{name}.") for each in known))

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from app.config.model import Config, declared
+from app.config.model import Config, declared, is_value
 from app.config.reading import Loaded
 from app.config.secrets import masked, misspelt
 from app.config.sources import DEFAULT, Origins, full_name
@@ -47,7 +47,7 @@ def values(loaded: Loaded) -> list[Value]:
 def _values(section: Mapping[str, Any], origins: Origins, outer: tuple[str, ...] = ()) -> Iterator[Value]:
     for key, value in section.items():
         keys = (*outer, str(key))
-        if isinstance(value, dict) and value:
+        if isinstance(value, dict) and value and not is_value(keys):
             yield from _values(value, origins, keys)
         else:
             yield Value(full_name(keys), value, origins.get(keys, DEFAULT))
@@ -88,16 +88,19 @@ def _may_be_section(key: Mapping[str, Any], sections: Mapping[str, Any]) -> bool
     return any(form.get("type") == "object" for form in forms)
 
 
-def _lines(section: Mapping[str, Any], origins: Origins, outer: tuple[str, ...] = ()) -> Iterator[str]:
+def _lines(
+    section: Mapping[str, Any], origins: Origins, outer: tuple[str, ...] = (), default: str = DEFAULT
+) -> Iterator[str]:
     indent = "  " * len(outer)
     for key, value in section.items():
         keys = (*outer, key)
+        origin = origins.get(keys, default)
         if isinstance(value, dict) and value:
             yield f"{indent}{flow(key)}:"
-            yield from _lines(value, origins, keys)
+            yield from _lines(value, origins, keys, origin if is_value(keys) else DEFAULT)
         else:
             meant = misspelt(keys)
-            yield f"{indent}{flow(key)}: {flow(value)}  # {origins.get(keys, DEFAULT)}{meant and f'; {meant}'}"
+            yield f"{indent}{flow(key)}: {flow(value)}  # {origin}{meant and f'; {meant}'}"
 
 
 def flow(value: object) -> str:

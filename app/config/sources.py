@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from app.config.model import is_property, path_of, placed
+from app.config.model import is_property, is_value, path_of, placed
 from app.errors import ConfigError
 from app.secrets import KAFKA_SECRETS, OPTION_SECRETS
 
@@ -123,9 +123,10 @@ def _put(entry: Entry, values: dict[Any, Any], origins: dict[tuple[str, ...], st
     *sections, last = entry.keys
     path = named(entry.keys)
     for depth, section in enumerate(sections, 1):
-        if not isinstance(values.get(section), dict):
-            values[section] = {}
+        inner = values.get(section)
+        if not isinstance(inner, dict):
             origins[path[:depth]] = entry.origin
+        values[section] = dict(inner) if isinstance(inner, dict) else {}  # an alias may stand for one in two places
         values = values[section]
     if entry.value in (None, {}) and isinstance(values.get(last), dict):
         return
@@ -301,13 +302,20 @@ def _written(keys: Keys, text: str, origin: str) -> Iterator[Entry]:
         value = loader.construct_document(node) if node else None
     except (yaml.YAMLError, ValueError):
         value = text
-    for inner, leaf in _leaves(value):
-        yield Entry(placed((*keys, *inner)), leaf, origin)
+    for inner, leaf in _leaves(value, keys):
+        yield Entry(placed(inner), leaf, origin)
 
 
-def _leaves(value: object, keys: Keys = ()) -> Iterator[tuple[Keys, object]]:
-    if isinstance(value, dict) and value:
+def _leaves(value: object, keys: Keys) -> Iterator[tuple[Keys, object]]:
+    """Yield what is merged with other sources: each value in a section, but a value that is a section as a whole."""
+    if isinstance(value, dict) and value and not _is_whole(keys, value):
         for key, inner in value.items():
             yield from _leaves(inner, (*keys, key))
     else:
         yield keys, value
+
+
+def _is_whole(keys: Keys, value: Mapping[Any, object]) -> bool:
+    """Return whether a section is the value of a key: `pattern` in `source.topics` belongs to another key's name."""
+    path = placed(keys)
+    return is_value(path) and all(placed((*keys, key))[: len(path)] == path for key in value)

@@ -58,11 +58,16 @@ class TestShown:
     def test_a_command_can_read_the_same_configuration(self, file: Path) -> None:
         """Its options name the file wherever it is called, and what `--set` changed, but no secret."""
         given = ["group.id=my group", "kafka.sasl.password=hunter2", "starting.offsets.by.duration=2h"]
+        given += ["parser={name: csv, checks: {a: {matches: x}}}"]
+        loaded = read(file, given, {"WINNOW_LOG_LEVEL": "debug"})
 
-        words = shlex.split(options(read(file, given, {"WINNOW_LOG_LEVEL": "debug"})))
+        words = shlex.split(options(loaded))
 
         assert ["-c", str(file.absolute())] == words[:2]
-        settings = {"group.id=my group", "kafka.sasl.password='***'", "starting.offsets.by.duration=7200.0"}
+        again = load(file, words[3::2], {})
+        assert (loaded.config.parser, loaded.config.starting_offsets) == (again.parser, again.starting_offsets)
+        settings = {"group.id=my group", "kafka.sasl.password='***'", "starting.offsets={by.duration: 7200.0}"}
+        settings |= {"parser.name=csv", "parser.checks={a: {matches: x}}"}
         assert {"--set"} == set(words[2::2])
         assert settings == set(words[3::2])
         assert "-c winnow.yaml" == options(read(None, [], {"WINNOW_" + key: text for key, text in EVERYTHING.items()}))

@@ -63,6 +63,25 @@ class TestPrecedence:
         assert ("a", "b") == config.source.topics
         assert {"bootstrap.servers": "k:9092"} == config.kafka
 
+    @pytest.mark.parametrize("later", [{"WINNOW_STARTING_OFFSETS": "{by.duration: 2h}"}, {}])
+    def test_a_value_that_is_a_section_is_replaced(self, file: Path, later: dict[str, str]) -> None:
+        """It is not merged with the earlier one: no start has both a time and a duration."""
+        file.write_text(f"{file.read_text()}starting.offsets: {{timestamp: 5}}\nparser: {{a: {{x: 1}}, b: 1}}\n")
+        flags = ["parser.a={y: 2}", *([] if later else ["starting.offsets={by.duration: 2h}"])]
+
+        config = load(file, flags, later)
+
+        assert FromDuration(**{"by.duration": 7200}) == config.starting_offsets
+        assert {"a": {"y": 2}, "b": 1} == config.parser.options
+
+    def test_a_part_of_a_value_changes_only_its_own_place(self, file: Path) -> None:
+        """YAML's aliases are one object in several places."""
+        file.write_text(file.read_text() + "parser: {a: &same {x: {z: 1}}, b: *same}\n")
+
+        config = load(file, (), {"WINNOW_PARSER__A__X": "2"})
+
+        assert {"a": {"x": 2}, "b": {"x": {"z": 1}}} == config.parser.options
+
     def test_an_empty_section_takes_nothing_away(self, file: Path) -> None:
         """Sections of several sources are merged key by key."""
         assert "clean-logs" == load(file, ["sink={}"], {}).sink.topic
