@@ -133,9 +133,10 @@ def _a_partition_can_start(tree: Tree, store: str, starting: object) -> Iterator
 
 
 def _a_broker_is_named(cluster: str, tree: Tree, kafka: Properties) -> Iterator[str]:
-    names = [f"{cluster}.{name}" for name in kafka_properties.BROKERS]
-    if (kafka or cluster == SOURCE_CLUSTER) and not any(map(tree.has, names)):
-        yield f"{tree.missing(names[0])}; for example localhost:9092"
+    full = {name: f"{cluster}.{name}" for name in kafka_properties.BROKERS}
+    is_wrong = any(tree.has(full[name]) for name in full if name not in kafka)  # and another message names it
+    if (kafka or cluster == SOURCE_CLUSTER) and not _brokers(kafka) and not is_wrong:
+        yield f"{tree.missing(full['bootstrap.servers'])}; for example localhost:9092"
 
 
 def _is_not_overruled(cluster: str, tree: Tree, kafka: Properties) -> Iterator[str]:

@@ -187,9 +187,13 @@ def test_a_service_without_a_store_must_be_able_to_start(file: Path) -> None:
 
 
 class TestProperties:
-    def test_a_broker_must_be_named(self, file: Path) -> None:
-        """Without bootstrap.servers there is nothing to connect to."""
-        file.write_text(yaml.safe_dump(GOOD | {"kafka": {"linger.ms": 5}}))
+    @pytest.mark.parametrize(
+        "kafka",
+        [{"linger.ms": 5}, {"bootstrap.servers": ""}, {"bootstrap.servers": " , "}, {"metadata.broker.list": ""}],
+    )
+    def test_a_broker_must_be_named(self, file: Path, kafka: dict[str, object]) -> None:
+        """Without one there is nothing to connect to, and librdkafka would wait for ever."""
+        file.write_text(yaml.safe_dump(GOOD | {"kafka": kafka}))
 
         (problem,) = problems(file)
 
