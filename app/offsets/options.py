@@ -73,7 +73,7 @@ class Options:
 
     def _content(self, name: str, file: Path) -> str:
         try:
-            return file.read_text("utf-8").strip()
+            return file.read_text("utf-8").rstrip("\r\n")
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "it is not text"
             self.wrong(f"{name}.file cannot be read: {file}: {reason}")

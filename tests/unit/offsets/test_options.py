@@ -17,16 +17,16 @@ def problems(options: Options) -> str:
 
 
 def test_right_options_pass(tmp_path: Path) -> None:
-    """Values come back in the needed type; a secret from a file loses its final line ending."""
+    """Values come back in the needed type; a secret from a file loses its final line ending, and nothing else."""
     file = tmp_path / "password"
-    file.write_text("hunter2\n")
+    file.write_text(" hunter2 \r\n")
     options = Options()
 
     assert "h" == options.text("host", "h")
     assert 9090 == options.number("port", "9090", least=1, most=65535)
     assert "end" == options.choice("position", "end", ("start", "end"))
     assert "redis://h" == options.url("url", "redis://h", ("redis",))
-    assert "hunter2" == options.secret("password", None, str(file)) == options.secret("password", "hunter2", None)
+    assert " hunter2 " == options.secret("password", None, str(file)) == options.secret("password", " hunter2 ", None)
     assert "" == options.secret("password", None, None)
     options.raise_problems()
 
