@@ -154,6 +154,7 @@ def test_kube_score_finds_nothing(case: str, tmp_path: Path) -> None:
         ({"config": {"http.address": "::1"}}, "remove http.address"),
         ({"config": {"http": {"port": 9000}}}, "set the chart's http.port to 9000"),
         ({"config": {"http.port": 0}}, "set the chart's http.port to 0"),
+        ({"config": {"generation": 9}}, "set the chart's generation"),
         ({"config": {"handover.timeout": "2 minutes"}}, 'write "2 minutes" like 500ms, 90s, 2m or 1h'),
         ({"config": {"handover.timeout": "1m30s"}}, 'write "1m30s" like'),
         ({"config": {"handover": {"timeout": "PT2M"}, "handover.timeout": None}}, 'write "PT2M" like'),

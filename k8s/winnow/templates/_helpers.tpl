@@ -45,6 +45,9 @@ would kill each driver whose page its probes do not reach.
 {{- if ne (int $port) (int .Values.http.port) -}}
 {{- fail (printf "config: remove http.port, and set the chart's http.port to %v: the probes ask the driver on %v" $port .Values.http.port) -}}
 {{- end -}}
+{{- if hasKey .Values.config "generation" -}}
+{{- fail "config: remove generation, and set the chart's generation: an argument names it to the driver" -}}
+{{- end -}}
 {{ merge (dict "http" (merge (dict "port" .Values.http.port) $http) "spark" dict) (omit .Values.config "http.port") | toYaml }}
 {{- end }}
 
