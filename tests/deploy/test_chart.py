@@ -339,6 +339,17 @@ def test_a_group_of_any_name_is_one_option_of_the_jvm(group: str, shape: str) ->
     assert shlex.split(conf["spark.driver.defaultJavaOptions"])[-1] == f"-Dwinnow.group={group}"
 
 
+def test_a_backslash_reaches_spark() -> None:
+    """Java's properties have it doubled, and YAML has it as it is."""
+    values = {"sparkConf": {"spark.redaction.regex": r"secret|\bpw\b"}}
+
+    file = objects(values | {"shape": "Deployment"})["ConfigMap/winnow-1-spark"]["data"]["spark.properties"]
+    conf = objects(values)["SparkApplication/winnow-1"]["spec"]["sparkConf"]
+
+    assert r"spark.redaction.regex=secret|\\bpw\\b" in file.splitlines()
+    assert r"secret|\bpw\b" == conf["spark.redaction.regex"]
+
+
 @pytest.mark.parametrize(
     ("instances", "cores", "partitions", "mebibytes"), [(2, 2, 8, 1544), (1, 2, 1000, 3536), (4, 4, 100, 2586)]
 )

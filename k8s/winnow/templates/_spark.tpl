@@ -46,7 +46,8 @@ spark.kubernetes.driver.reusePersistentVolumeClaim: "false"
 
 {{/*
 The same for the Deployment, whose driver makes its executors without an operator, as a file. There is no service that would be
-published late, so Spark need not wait until the driver is ready; it could not be, without executors.
+published late, so Spark need not wait until the driver is ready; it could not be, without executors. Java's reader of such a file
+drops a backslash that no other one precedes.
 */}}
 {{- define "winnow.sparkProperties" -}}
 {{- $own := dict
@@ -68,6 +69,6 @@ published late, so Spark need not wait until the driver is ready; it could not b
   "spark.executor.memoryOverhead" (printf "%sm" (include "winnow.executorOverhead" .))
 -}}
 {{- range $name, $value := mergeOverwrite (include "winnow.sparkConf" . | fromYaml) $own .Values.sparkConf }}
-{{ $name }}={{ $value }}
+{{ $name }}={{ $value | toString | replace "\\" "\\\\" }}
 {{- end }}
 {{- end }}
