@@ -347,6 +347,7 @@ class Service:
             self._patience = 1
         elif round_.tasks_to_blame:
             self._patience = min(2 * self._patience, MOST_PATIENCE)
+        if round_.tasks_to_blame and (not reported or running.lost_tasks):  # a retry may have had no time to read
             self._suspects.round_died(balance.offsets)
         if killed and self._stop.requested and round_.reached:
             self._count_what_was_committed()

@@ -22,7 +22,7 @@ class Suspects:
         self._until: dict[Partition, float] = {}
 
     def round_died(self, offsets: Mapping[Partition, PartitionOffsets]) -> None:
-        """Record the last seen offsets of a round whose workers died or hung."""
+        """Record the last seen offsets of a round in which workers died or hung."""
         self._stood = {partition: at.next_offset(0) for partition, at in offsets.items()}
 
     def among(self, workload: Workload) -> frozenset[Partition]:

@@ -42,8 +42,9 @@ def deadly_lines(partition: int, *deadly: bytes) -> list[Written]:
         ([b"exit", b"crash"], Guarantee.EXACTLY_ONCE),
         ([b"exit", b"crash"], Guarantee.AT_LEAST_ONCE),
         ([b"hang"], Guarantee.EXACTLY_ONCE),
+        ([b"hang"], Guarantee.AT_LEAST_ONCE),
     ],
-    ids=["killed, exactly once", "killed, at least once", "hung, exactly once"],
+    ids=["killed, exactly once", "killed, at least once", "hung, exactly once", "hung, at least once"],
 )
 def test_a_poison_record(
     broker: Cluster, topics: Topics, tmp_path: Path, deadly: list[bytes], guarantee: Guarantee

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from app.driver.discover import Discovery
 from app.driver.suspects import SUSPECT_SECONDS, Suspects
 from app.errors import SparkFailed
-from app.model import Assignment, CommittedOffset, Partition
-from tests.fakes.driver import DriverKafka, FakeRounds, Result, config, service, works
+from app.model import Assignment, CommittedOffset, Partition, Receipt
+from tests.fakes.driver import DriverKafka, FakeRound, FakeRounds, Result, config, service, works
 from tests.fakes.simulation import ImpatientStop
 
 A, B, C = Partition("raw", 0), Partition("raw", 1), Partition("raw", 2)
@@ -55,3 +55,22 @@ def test_the_next_round_isolates_the_parser_of_the_suspects() -> None:
     assert [{A: False, B: False}, {A: True, B: False}] == [
         {each.partition: task.isolate for task in round_ for each in task.ranges} for round_ in rounds.rounds
     ]
+
+
+def test_a_retry_without_time_left_acquits_nobody() -> None:
+    """At least once, the watchdog ends the first attempt after the deadline, so the second reports that it read nothing."""
+    kafka = DriverKafka(p0=(0, 10))
+    kafka.committed[A] = CommittedOffset(4)
+    act = works(kafka)
+
+    class Lost(FakeRound):
+        lost_tasks = 1
+
+    def hang_once(assignments: Sequence[Assignment]) -> Result:
+        return [Receipt(A, 4, 4)] if len(rounds.rounds) == 1 else act(assignments)
+
+    rounds = FakeRounds(hang_once)
+    rounds.kind = Lost
+    service(kafka, rounds, config("delivery.guarantee=at-least-once"), ImpatientStop()).run(until_end=True)
+
+    assert [False, True] == [task.isolate for round_ in rounds.rounds for task in round_]
