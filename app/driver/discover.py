@@ -312,8 +312,8 @@ class Discovery:
         if at.partition not in self._blocked:
             return
         error, until = self._blocked[at.partition]
-        stands = at.next_offset(0) == error.offset and not self._is_set_since_plan(at)
-        if stands and self._runtime.monotonic() < until:
+        stands = at.committed is None or at.next_offset(0) == error.offset
+        if stands and not self._is_set_since_plan(at) and self._runtime.monotonic() < until:
             raise error
         del self._blocked[at.partition]
 

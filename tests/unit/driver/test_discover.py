@@ -362,14 +362,27 @@ class TestBlockedByATask:
             assert [A] == list(found.ranges)
             assert "raw-1@4: the broker refuses it: raise its limit" == str(found.blocked[B])
 
-    def test_it_stays_blocked_where_it_has_no_offset_yet(self) -> None:
+    @pytest.mark.parametrize("first", [0, 5])
+    def test_it_stays_blocked_where_it_has_no_offset_yet(self, first: int) -> None:
         """The task blocked before it could commit the partition's start."""
-        kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
+        kafka = DriverKafka(p0=(0, 10), p1=(first, 10))
         discovery = Discovery(config(), kafka.clients)
 
-        discovery.reported([replace(self.FOUND, end=0)])
+        discovery.reported([replace(self.FOUND, start=first, end=first)])
 
         assert [B] == list(discovery.discover().blocked)
+
+    def test_it_is_tried_again_where_its_offset_is_deleted(self) -> None:
+        """The operator has acted, so the report is forgotten."""
+        kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
+        kafka.committed[B] = CommittedOffset(4)
+        discovery = Discovery(config(), kafka.clients)
+        discovery.discover()
+        discovery.reported([self.FOUND])
+
+        del kafka.committed[B]
+
+        assert "refuses" not in str(discovery.discover().blocked.get(B))
 
     def test_it_is_tried_again_as_soon_as_its_offset_is_moved(self) -> None:
         """The operator has acted, so the report is forgotten, even if the offset returns to its old value."""
