@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
 from collections import defaultdict
@@ -17,7 +18,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its 
     OffsetSpec,
 )
 
-from app.errors import ForeignMember
+from app.errors import ForeignMember, Unreachable
 from app.facts import BrokerFacts, TopicFacts
 from app.kafka import settings
 from app.kafka.admin import ANSWER_SECONDS, COORDINATOR_SECONDS, AdminConnection, rights_of
@@ -118,10 +119,13 @@ class KafkaGroup:
     def refuse_foreign_members(self) -> None:
         """
         Require that nothing else consumes in our group: the broker would accept both commits, and records would be
-        skipped.
+        skipped. A cluster that has only a copy of the offsets need not answer.
         """
-        for connection in self._connections:
-            self._refuse_foreign_members(connection)
+        *copies, authority = self._connections
+        for connection in copies:
+            with contextlib.suppress(Unreachable):
+                self._refuse_foreign_members(connection)
+        self._refuse_foreign_members(authority)
 
     def offset_retention(self) -> float | None:
         minutes = self._connections[-1].broker_setting("offsets.retention.minutes")

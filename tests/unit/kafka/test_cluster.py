@@ -1,10 +1,15 @@
-"""The brokers' versions in librdkafka's log."""
+"""The brokers' versions in librdkafka's log, and the members of our group on two clusters."""
 
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 
-from app.kafka.cluster import versions
+from app.errors import Unreachable
+from app.kafka import cluster
+from app.kafka.admin import AdminConnection
+from app.kafka.cluster import KafkaGroup, versions
 
 LINES = [
     "APIVERSION [rdkafka#producer-5] [thrd:a:1/bootstrap]: a:1/bootstrap: Broker API support:",
@@ -31,3 +36,18 @@ def test_a_list_that_is_not_complete(lines: int) -> None:
 def test_nothing_is_said() -> None:
     """Another librdkafka may log other words. The versions are then unknown."""
     assert {} == versions(["CONNECT: something else"])
+
+
+def test_a_cluster_with_a_copy_of_the_offsets_need_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A member there disturbs only the copy. The cluster with the authoritative offsets must answer."""
+    silent, good = cast("AdminConnection", "silent"), cast("AdminConnection", "good")
+
+    def describe(connection: AdminConnection, _group: str) -> None:
+        if connection is silent:
+            raise Unreachable("its coordinator is away")
+
+    monkeypatch.setattr(cluster, "_describe", describe)
+
+    KafkaGroup([silent, good], "g").refuse_foreign_members()
+    with pytest.raises(Unreachable):
+        KafkaGroup([good, silent], "g").refuse_foreign_members()
