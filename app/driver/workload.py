@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from app.driver.starting_offsets import PartitionOffsets, stored_block
-from app.errors import Blocked, Leaderless, PartitionError, Undeliverable
+from app.errors import Blocked, Leaderless, OutOfRange, PartitionError, Undeliverable
 from app.model import CommittedOffset, OffsetRange, Owner, Partition
 from app.offsets.mirrors import MirrorStatus
 
@@ -95,11 +95,18 @@ class Workload(SourceOffsets):
         ]
 
     def unfinished(self, ends: Mapping[Partition, int | None]) -> set[Partition]:
-        """Return the blocked partitions that were not read to their end. One that was may have lost its leader."""
+        """
+        Return the blocked partitions that were not read to their end.
+
+        One that was may have lost its leader since, or what was read to retention.
+        """
         finished = {
             each
             for each, end in ends.items()
-            if each in self.unreadable and end is not None and (at := self.committed.get(each)) and at.offset >= end
+            if (each in self.unreadable or isinstance(self.blocked.get(each), OutOfRange))
+            and end is not None
+            and (at := self.committed.get(each))
+            and at.offset >= end
         }
         return self.blocked.keys() & ends.keys() - finished
 

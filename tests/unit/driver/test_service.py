@@ -172,6 +172,17 @@ class TestUntilEnd:
 
         assert code == service(kafka, FakeRounds(works(kafka, restart))).run(until_end=True)
 
+    @pytest.mark.parametrize(("reached", "code"), [(7, 0), (6, 1)])
+    def test_retention_may_pass_a_partition_behind_its_end(self, reached: int, code: int) -> None:
+        """Others take hours longer. What is deleted meanwhile was read, or the partition is reported."""
+        kafka = DriverKafka(p0=(0, 10), p1=(0, 7))
+
+        def expire() -> None:
+            kafka.committed[B] = replace(kafka.committed[B], offset=reached)
+            kafka.watermark[B] = (9, 20)
+
+        assert code == service(kafka, FakeRounds(works(kafka, expire))).run(until_end=True)
+
     def test_a_partition_that_is_added_has_no_end(self) -> None:
         """It did not exist at the start, so the backfill is complete although it has no leader yet."""
         kafka = DriverKafka(p0=(0, 10))
