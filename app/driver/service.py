@@ -349,7 +349,8 @@ class Service:
             self._patience = min(2 * self._patience, MOST_PATIENCE)
         if round_.tasks_to_blame and (not reported or running.lost_tasks):  # a retry may have had no time to read
             self._suspects.round_died(balance.offsets)
-        if killed and self._stop.requested and round_.reached:
+        kafka_answers = round_.reached if self._fence else self._tracker.snapshot.outage is None
+        if killed and self._stop.requested and kafka_answers:
             self._count_what_was_committed()
 
     def _take_windows(self, now: float) -> dict[Partition, Window]:

@@ -680,8 +680,11 @@ class TestStop:
         assert 0 == service(kafka, FakeRounds(works(kafka)), stop=stop, start=start).run(until_end=False)
         up.set()
 
+    @pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once"])
     @pytest.mark.parametrize(("trouble", "counted"), [(None, 10), (TopicMissing("no topic"), 0)])
-    def test_what_killed_tasks_have_committed_counts(self, trouble: NotUsable | None, counted: int) -> None:
+    def test_what_killed_tasks_have_committed_counts(
+        self, trouble: NotUsable | None, counted: int, guarantee: str
+    ) -> None:
         """They report nothing, so the driver looks once more before it stops, ignoring errors."""
         kafka, stop = DriverKafka(p0=(0, 10)), Stop()
         act = works(kafka)
@@ -693,7 +696,8 @@ class TestStop:
             return SparkFailed("cancelled")
 
         with capture_logs() as logs:
-            code = service(kafka, FakeRounds(commit_and_hang, unending=True), stop=stop).run(until_end=False)
+            rounds = FakeRounds(commit_and_hang, unending=True)
+            code = service(kafka, rounds, config(f"delivery.guarantee={guarantee}"), stop).run(until_end=False)
 
         assert 0 == code
         assert counted == logs[-1]["records"]
