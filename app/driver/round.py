@@ -13,6 +13,7 @@ from concurrent.futures import Executor
 from app.driver.clients import Fence, RunningRound
 from app.driver.stop import Stop, Stopped
 from app.driver.tracker import StatusTracker
+from app.errors import NotAllowed
 from app.model import Assignment, Guarantee, Partition
 from app.runtime import Runtime, Timings
 from app.status.snapshot import Ending
@@ -148,7 +149,10 @@ class Round:
     def _fences(self, partitions: Collection[Partition]) -> bool:
         ours = [each for each in partitions if each not in self._tracker.taken]
         self.fenced.update(ours)
-        return self._fence is not None and bool(self._fence.fence(ours))
+        try:
+            return self._fence is not None and bool(self._fence.fence(ours))
+        except NotAllowed:  # the next discovery judges whether the refusal persists
+            return False
 
 
 def overrun(assignments: Iterable[Assignment], timings: Timings) -> float:

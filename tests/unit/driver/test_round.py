@@ -14,7 +14,7 @@ import pytest
 from app.driver.discover import Discovery
 from app.driver.round import Round
 from app.driver.tracker import StatusTracker
-from app.errors import NotUsable
+from app.errors import NotAllowed, NotUsable
 from app.model import Assignment, Owner, Partition, Receipt
 from app.offsets.contract import TransactionalOffsetStore
 from app.runtime import Timings
@@ -204,6 +204,21 @@ def test_tasks_that_do_not_end_are_killed() -> None:
     assert TIMINGS.kill == pytest.approx(third - (harness.tasks.cancelled_at - 1_000))
     assert harness.tracker.snapshot.round is not None
     assert harness.tracker.snapshot.round.killed
+
+
+def test_a_fence_that_is_refused_has_not_reached_kafka() -> None:
+    """A single refusal may pass, and a stop must end cleanly. The next discovery judges it."""
+    harness = RoundHarness(stop_at=5.0)
+
+    def refuse(_partitions: Iterable[Partition]) -> Collection[Partition]:
+        raise NotAllowed("not authorized")
+
+    harness.tasks.fence = refuse  # type: ignore[assignment, method-assign]
+
+    assert harness.watch()
+    assert harness.tasks.cancelled_at
+    assert not harness.round.reached
+    assert not harness.round.tasks_to_blame
 
 
 def test_tasks_that_no_fence_reaches_are_killed_at_once() -> None:
