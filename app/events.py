@@ -39,6 +39,9 @@ HANDING_OVER = Event(
 )
 STOPPING = Event("stopping", "info", "The service stops")
 STOPPED = Event("stopped", "info", "The service has stopped")
+PARTITIONS_MISSING = Event(
+    "partitions_missing", "error", "Partitions were not read to the end: Kafka no longer lists their topics"
+)
 
 PARTITION_BLOCKED = Event(
     "partition_blocked", "error", "The partition is blocked until an operator acts; the others continue"

@@ -7,7 +7,7 @@ A round runs while its plan is good, because readers of the sink notice every re
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -29,6 +29,7 @@ from app.driver.task_config import task_config
 from app.driver.tracker import StatusTracker
 from app.driver.workload import Workload
 from app.errors import NotAllowed, NotUsable, SparkFailed, Superseded, Unreachable
+from app.events import PARTITIONS_MISSING
 from app.model import Assignment, Attempt, Guarantee, OffsetRange, Outcome, Partition, TaskConfig, latest
 from app.rates import Window
 from app.runtime import REAL, Runtime
@@ -253,7 +254,7 @@ class Service:
             else:
                 self._renew(ranges)
                 if done:
-                    return 1 if workload.unfinished(ends or {}) else 0
+                    return _exit_code(workload, ends or {})
                 if ranges:
                     self._round(rounds, config, workload, ranges)
                 else:
@@ -443,3 +444,9 @@ class Service:
         if self._failed_rounds >= FAILED_ROUNDS_IN_A_ROW:
             raise error
         self._stop.wait(2.0**self._failed_rounds)
+
+
+def _exit_code(workload: Workload, ends: Mapping[Partition, int | None]) -> int:
+    if missing := workload.missing(ends):
+        PARTITIONS_MISSING.log(partitions=", ".join(map(str, sorted(missing))))
+    return 1 if missing or workload.unfinished(ends) else 0

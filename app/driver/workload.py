@@ -94,6 +94,10 @@ class Workload(SourceOffsets):
             if end is not None and (each.start < end or each.start != each.committed or each.never_read)
         ]
 
+    def missing(self, ends: Mapping[Partition, int | None]) -> set[Partition]:
+        """Return the partitions that Kafka no longer lists; nobody knows whether they were read to their end."""
+        return ends.keys() - self.committed.keys() - self.blocked.keys()
+
     def unfinished(self, ends: Mapping[Partition, int | None]) -> set[Partition]:
         """
         Return the blocked partitions that were not read to their end.

@@ -43,6 +43,7 @@ from app.model import (
     Partition,
     Partitioner,
     Receipt,
+    Topic,
     Watermarks,
 )
 from app.runtime import REAL, Runtime, Timings
@@ -182,6 +183,31 @@ class TestUntilEnd:
             kafka.watermark[B] = (9, 20)
 
         assert code == service(kafka, FakeRounds(works(kafka, expire))).run(until_end=True)
+
+    def test_a_topic_that_is_no_longer_listed_is_not_finished(self) -> None:
+        """It was deleted, or may not be described for a moment. Nobody knows what was not read, so the log names it."""
+        kafka = DriverKafka(p0=(0, 10))
+        kafka.watermark[Partition("raw2", 0)] = (0, 100)
+        clean, listed = kafka.source_topics, {"raw": Topic("raw", "id-1", 1), "raw2": Topic("raw2", "id-9", 1)}
+        kafka.source_topics = (  # type: ignore[method-assign]
+            lambda names, pattern, known: clean(names, pattern, known) if "clean" in names else listed
+        )
+        act = works(kafka)
+
+        def lose(assignments: Sequence[Assignment]) -> Result:
+            listed.pop("raw2", None)
+            first = [
+                replace(each, ranges=tuple(r for r in each.ranges if r.partition.topic == "raw"))
+                for each in assignments
+            ]
+            return act(first)
+
+        with capture_logs() as logs:
+            settings = config("source.topics=[]", "source.topics.pattern=raw.*")
+            code = service(kafka, FakeRounds(lose), settings).run(until_end=True)
+
+        assert 1 == code
+        assert ["raw2-0"] == [each["partitions"] for each in logs if each["event"] == "partitions_missing"]
 
     def test_a_partition_that_is_added_has_no_end(self) -> None:
         """It did not exist at the start, so the backfill is complete although it has no leader yet."""
