@@ -24,7 +24,7 @@ from app.kafka.cluster import KafkaCluster, KafkaGroup
 from app.kafka.companions import KafkaPlaceholders
 from app.kafka.cuts import KafkaCuts
 from app.kafka.fence import KafkaFence
-from app.kafka.properties import OWNED
+from app.kafka.properties import is_refused
 from app.kafka.records import KafkaRecords
 from app.kafka.topics import KafkaTopics
 from app.kafka.transaction_log import KafkaTransactionLog
@@ -130,7 +130,7 @@ def _is_taken(
 ) -> Iterator[str]:
     from app.kafka.validation import refusals
 
-    ours = {name: value for name, value in kafka.items() if name not in OWNED}  # another rule refuses those
+    ours = {name: value for name, value in kafka.items() if not is_refused(name, value)}  # another rule names those
     writes = None if section == "kafka" and sink_kafka else guarantee
     for name, problem in refusals(ours, writes, section, transaction_seconds):
         yield problem + (tree.at(f"{section}.{name}") if name else "")

@@ -57,6 +57,11 @@ def value_name(name: str) -> str:
     return name.removesuffix(".file")
 
 
+def is_refused(name: str, value: str) -> bool:
+    """Return whether Winnow refuses a property before librdkafka sees it."""
+    return name in OWNED or (name in NUMBERS and not NUMBERS[name].fullmatch(value))
+
+
 def compression(kafka: Mapping[str, str]) -> str:
     """
     Return the producers' codec in small letters; librdkafka takes any.

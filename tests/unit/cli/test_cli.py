@@ -359,7 +359,14 @@ class TestCheck:
 
     @pytest.mark.parametrize(
         "wrong",
-        ["linger.mss=1", "ssl.ca.location=/no/such/ca.crt", "ssl.key.pem=rubbish", "sasl.password.file=/no/such"],
+        [
+            "linger.mss=1",
+            "message.max.bytes=rubbish",
+            "linger.ms=0x10",
+            "ssl.ca.location=/no/such/ca.crt",
+            "ssl.key.pem=rubbish",
+            "sasl.password.file=/no/such",
+        ],
     )
     def test_what_librdkafka_refuses_ends_with_2(self, runner: CliRunner, tmp_path: Path, wrong: str) -> None:
         """A property that librdkafka rejects is one line, before anything starts or connects."""
