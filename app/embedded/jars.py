@@ -13,6 +13,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -31,6 +32,8 @@ OLDEST_JAVA = 17
 REPOSITORY = "https://repo1.maven.org/maven2"
 CONNECTIONS = 8
 ANSWER_SECONDS = 60
+# How long to wait before each further attempt: one name that is not resolved must not end a build.
+PAUSES = (1.0, 5.0, 15.0)
 LOCK = Path(__file__).with_name("kafka.lock")
 
 
@@ -123,14 +126,22 @@ def _download_jar(folder: Path, module: str, pinned: str) -> None:
     if jar.exists() and _sha256(jar.read_bytes()) == pinned:
         return
     url = f"{REPOSITORY}/{organisation.replace('.', '/')}/{name}/{revision}/{jar.name}"
-    try:
-        with urlopen(url, timeout=ANSWER_SECONDS) as answer:  # noqa: S310  # an https URL
-            content = answer.read()
-    except (OSError, HTTPException) as error:
-        raise FetchFailed(f"Could not download {url} ({error}). Is Maven Central reachable?") from error
+    content = _answer(url)
     if (found := _sha256(content)) != pinned:
         raise FetchFailed(f"{module} is not the jar that {LOCK.name} pins: its SHA-256 is {found} instead of {pinned}.")
     jar.write_bytes(content)
+
+
+def _answer(url: str) -> bytes:
+    for pause in (*PAUSES, None):
+        try:
+            with urlopen(url, timeout=ANSWER_SECONDS) as answer:  # noqa: S310  # an https URL
+                return bytes(answer.read())
+        except (OSError, HTTPException) as error:
+            if pause is None:
+                raise FetchFailed(f"Could not download {url} ({error}). Is Maven Central reachable?") from error
+            time.sleep(pause)
+    raise AssertionError
 
 
 def _sha256(content: bytes) -> str:

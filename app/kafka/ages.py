@@ -13,12 +13,13 @@ import math
 import time
 from collections.abc import Iterator, Mapping
 from itertools import islice
+from typing import Any
 
-from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaException, Message, TopicPartition
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from app.errors import WinnowError
 from app.kafka import settings
-from app.kafka.failures import is_end, of_cluster
+from app.kafka.failures import is_end, is_refusal, of_cluster
 from app.kafka.records import partition_of
 from app.kafka.topics import KafkaTopics
 from app.model import FirstWaiting, Partition
@@ -54,20 +55,27 @@ class KafkaFirstRecords:
         self._group = group
         self._seconds = seconds
         self._consumer: Consumer | None = None
+        self._is_refused = False
 
     def times(self, offsets: Mapping[Partition, int]) -> dict[Partition, int | None]:
         """Read the partitions in the given order."""
         if not offsets:
             return {}
         try:
-            return self._read(offsets)
+            times = self._read(offsets)
         except KafkaException as error:
             self._consumer = None  # a client whose only broker was killed may never respond again
             raise of_cluster(error, "reading the records that wait", self._kafka) from error
+        if self._is_refused:
+            self._consumer, self._is_refused = None, False  # librdkafka never rereads secrets
+        return times
+
+    def _heard(self, error: KafkaError) -> None:
+        self._is_refused = self._is_refused or is_refusal(error)
 
     def _read(self, offsets: Mapping[Partition, int]) -> dict[Partition, int | None]:
         if self._consumer is None:
-            own = settings.reader(self._kafka, self._group) | SMALL
+            own: dict[str, Any] = settings.reader(self._kafka, self._group) | SMALL | {"error_cb": self._heard}
             self._consumer = Consumer(own, logger=settings.SILENT)
         asked = (TopicPartition(*partition, offset) for partition, offset in offsets.items())
         self._consumer.assign(list(islice(asked, READ_AT_ONCE)))

@@ -74,7 +74,12 @@ def recent(points: tuple[Point, ...], now: float) -> tuple[Point, ...]:
 def with_moment(
     moments: tuple[Moment, ...], moment: Moment, seconds: float = HOUR_SECONDS, step: float = MOMENT_SECONDS
 ) -> tuple[Moment, ...]:
-    """Return the last `seconds` with a moment appended; a moment within `step` of the last one is left out."""
+    """
+    Return the last `seconds` with a moment appended; a moment within `step` of the last one is left out.
+
+    The newest stays, however old it is: two looks may be as far apart as `round.interval`.
+    """
     moments = tuple(each for each in moments if each.at < moment.at)  # the clock may have been set back
     kept = moments[:-1] if len(moments) > 1 and moment.at - moments[-2].at <= step else moments
-    return (*(each for each in kept if each.at > moment.at - seconds), moment)
+    within = tuple(each for each in kept if each.at > moment.at - seconds)
+    return (*(within or kept[-1:]), moment)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, Producer
 
 from app.embedded.broker import Cluster
 from app.kafka.admin import AdminConnection
@@ -104,3 +104,19 @@ def test_where_nobody_answers_nothing_is_known() -> None:
     ages = KafkaAges(nowhere, "ages", KafkaTopics(AdminConnection(nowhere)))
 
     assert {} == ages.waiting({Partition("ages", 0): 0})
+
+
+def test_a_client_that_is_refused_is_replaced(broker: Cluster, topics: Topics) -> None:
+    """Librdkafka never reads a new password, so with that client the ages would stay unknown, or as they were, for ever."""
+    waits = {Partition(topics("source"), 0): 0}
+    looks = KafkaFirstRecords({"bootstrap.servers": broker.bootstrap}, "ages", seconds=15)
+    looks.times(waits)
+    first = looks._consumer
+    looks._heard(KafkaError(KafkaError._TRANSPORT))  # exported with an underscore only
+    looks.times(waits)
+    assert first is looks._consumer
+    looks._heard(KafkaError(KafkaError._AUTHENTICATION))
+    looks.times(waits)
+    looks.times(waits)
+
+    assert looks._consumer not in (None, first)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import io
+from contextlib import nullcontext
 from pathlib import Path
+from urllib.error import URLError
 
 import pytest
 
@@ -25,11 +27,16 @@ class Maven:
     def __init__(self) -> None:
         self.asked: list[str] = []
         self.altered: set[str] = set()
+        self.failures = 0
+        """How many requests fail before the first answer."""
 
     def open(self, url: str, timeout: float) -> io.BytesIO:
         """Return a jar."""
         module = URLS[url]
         self.asked.append(module)
+        if self.failures:
+            self.failures -= 1
+            raise URLError("temporary failure in name resolution")
         return io.BytesIO(b"altered" if module in self.altered else module.encode())
 
 
@@ -67,3 +74,18 @@ def test_an_altered_jar_is_refused(maven: Maven) -> None:
 
     assert 1 == maven.asked.count(ONE)
     assert 2 == maven.asked.count(TWO)
+
+
+@pytest.mark.parametrize(("failures", "fetched"), [(2, True), (3, False)])
+def test_a_download_is_tried_again(
+    maven: Maven, monkeypatch: pytest.MonkeyPatch, failures: int, *, fetched: bool
+) -> None:
+    """A name server that is away for a moment ends nothing; after that, the message names the address."""
+    monkeypatch.setattr(jars, "PAUSES", (0.0, 0.0))
+    maven.failures = failures
+    bundle = Bundle("One", "one", "1 jar", {ONE: HASHES[ONE]})
+
+    with nullcontext() if fetched else pytest.raises(FetchFailed, match=r"one-1\.0\.jar .*name resolution"):
+        assert fetch_jars(bundle).is_dir()
+
+    assert 3 == len(maven.asked)

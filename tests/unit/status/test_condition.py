@@ -157,6 +157,15 @@ def test_looks_that_are_close_together_leave_the_first_and_the_last(looks: Seque
     assert kept == [each.at for each in points] == [each.at for each in moments]
 
 
+def test_looks_an_hour_apart_still_compare() -> None:
+    """`round.interval` may be as long, and a filter above its limit shows only in two moments."""
+    moments: tuple[Moment, ...] = ()
+    for second in range(0, 5 * 4_000, 4_000):
+        moments = with_moment(moments, Moment(second, 0, 0, 0, 0))
+
+    assert [12_000, 16_000] == [each.at for each in moments]
+
+
 def test_a_clock_that_is_set_back_begins_anew() -> None:
     """Points of the future would stay until the clock comes to them, and hide a stall until then."""
     points: tuple[Point, ...] = ()
