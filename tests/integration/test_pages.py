@@ -45,7 +45,7 @@ def test_each_command_prints_the_table_that_its_page_shows(broker: Cluster, topi
         dead=names["raw-logs.dlq"],
     )
     (tmp_path / "winnow.yaml").write_text(json.dumps(config))
-    (tmp_path / "offsets").mkdir()
+    (tmp_path / "volume/offsets").mkdir(parents=True)
     now = datetime.now(UTC)
     first = round(time.time() * 1000) - 60_000
     values = [line(n) if n % 5 else b"rubbish" for n in range(100)]
