@@ -146,8 +146,8 @@ def _is_not_overruled(cluster: str, tree: Tree, kafka: Properties) -> Iterator[s
 
 
 def _is_a_plain_number(cluster: str, tree: Tree, kafka: Properties) -> Iterator[str]:
-    for name, plain in kafka_properties.NUMBERS.items():
-        if name in kafka and not plain.fullmatch(kafka[name]):
+    for name in kafka_properties.NUMBERS:
+        if name in kafka and kafka_properties.is_refused(name, kafka[name]):
             yield f"{cluster}.{name} must be a number in digits, such as 1000{tree.at(f'{cluster}.{name}')}"
 
 
