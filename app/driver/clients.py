@@ -28,7 +28,14 @@ class Topics(Protocol):
     """Queries about topics."""
 
     def source_topics(self, names: Collection[str], pattern: str | None, known: Collection[str]) -> Mapping[str, Topic]:
-        """Return the topics by name or pattern; raise TopicMissing if one is missing that is not in `known`."""
+        """
+        Return the topics by name, or those by pattern that we may read.
+
+        Raises TopicMissing if one is missing that is not in `known`.
+        """
+
+    def matching(self, pattern: str) -> Sequence[str]:
+        """Return the topics that a pattern means, whether or not we may read them."""
 
     def destination(self, name: str) -> Destination:
         """Return a topic that Winnow writes to; raise TopicMissing if it does not exist."""

@@ -145,9 +145,8 @@ class Preflight:
 
     def _sources(self) -> Iterable[str]:
         source = self._config.source
-        if source.topics_pattern is None:
-            return source.topics
-        return self._clients.topics.source_topics(source.topics, source.topics_pattern, ())
+        pattern = source.topics_pattern
+        return source.topics if pattern is None else self._clients.topics.matching(pattern)
 
     @property
     def release(self) -> str:

@@ -35,6 +35,20 @@ class PartitionOffsets:
     watermarks: Watermarks
     committed: CommittedOffset | None
 
+    @property
+    def elsewhere(self) -> int | None:
+        """
+        The first unread offset if the committed one is of another log: the topic was recreated, or the log truncated.
+
+        None if the committed offset says where this log is read next.
+        """
+        if self.committed is None:
+            return None
+        if is_of_another(self.committed, self.topic_id):
+            return self.watermarks.log_start
+        cut = cut_of(self, None)
+        return None if cut is None else max(self.watermarks.log_start, cut)
+
     def next_offset(self, start: int) -> int:
         return start if self.committed is None else max(start, self.committed.offset)
 

@@ -247,10 +247,9 @@ class StatusTracker(ServiceTracker):
         return {partition: self._with_offset(at) for partition, at in offsets.items()}
 
     def _with_offset(self, at: PartitionOffsets) -> PartitionStatus:
-        before, chosen = self._known(at.partition), self._ranges.get(at.partition)
+        before = self._known(at.partition)
         committed = at.committed.offset if at.committed and not at.committed.corrupt else None
-        start, last = (chosen.start, chosen.end) if chosen else (at.watermarks.log_start, None)
-        lag, next_offset = at.lag(start, last), at.next_offset(start)
+        lag, next_offset = self._unread(at)
         counts = before.counts + self._newly_counted(at.partition, at.committed.metadata if at.committed else "")
         end = at.watermarks.last_stable
         return replace(
@@ -268,6 +267,15 @@ class StatusTracker(ServiceTracker):
             points=with_point(before.points, Point(self._now(), end, end - lag, counts.records)),
             counts=counts,
         )
+
+    def _unread(self, at: PartitionOffsets) -> tuple[int, int]:
+        """Return the lag and the next offset; those of a log that replaced the committed offset's count, too."""
+        if at.elsewhere is not None:
+            return max(0, at.watermarks.last_stable - at.elsewhere), at.elsewhere
+        chosen = self._ranges.get(at.partition)
+        if chosen is None or chosen.topic_id != at.topic_id:
+            return at.lag(at.watermarks.log_start), at.next_offset(at.watermarks.log_start)
+        return at.lag(chosen.start, chosen.end), at.next_offset(chosen.start)
 
     def _with_losses(self, status: PartitionStatus, at: PartitionOffsets) -> PartitionStatus:
         """

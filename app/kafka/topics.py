@@ -43,50 +43,53 @@ class KafkaTopics:
         self, names: Collection[str], pattern: str | None, known: Collection[str] = frozenset()
     ) -> dict[str, Topic]:
         """
-        Return the source topics, by name or by a pattern that must match the whole name.
+        Return the source topics, by name or by a pattern.
 
         Args:
             names: topics that must exist, unless they are known.
-            pattern: may match nothing yet; never matches internal topics or those that Winnow creates.
+            pattern: as in `matching`; what we may not read may belong to others, and is left out.
             known: topics that have existed; those that are gone are left out.
         """
         if pattern is not None:
-            meant = (name for name in self._names() if not is_internal(name) and name not in self._own)
-            known = names = [name for name in meant if re.fullmatch(pattern, name)]
+            known = names = self.matching(pattern)
         if not names:
             return {}
-        described = self._connection.client.describe_topics(
-            TopicCollection(list(names)), request_timeout=ANSWER_SECONDS
+        asked = self._connection.client.describe_topics(
+            TopicCollection(list(names)),
+            include_authorized_operations=pattern is not None,
+            request_timeout=ANSWER_SECONDS,
         )
         found: dict[str, Topic] = {}
         missing = []
-        for name, future in described.items():
+        for name, future in asked.items():
             try:
-                found[name] = self._topic(name, future)
+                described = self._described(name, future)
             except TopicMissing as error:
                 if name not in known:
                     missing.append(error)
+            else:
+                if pattern is None or _may_read(described):
+                    found[name] = _topic(name, described)
         if missing:
             raise missing[0] if len(missing) == 1 else TopicMissing("\n".join(map(str, missing)))
         return found
 
-    def _names(self) -> list[str]:
+    def matching(self, pattern: str) -> list[str]:
+        """Return the topics whose whole name matches, never internal ones or those that Winnow creates."""
         try:
-            return sorted(self._connection.client.list_topics(timeout=ANSWER_SECONDS).topics)
+            listed = sorted(self._connection.client.list_topics(timeout=ANSWER_SECONDS).topics)
         except KafkaException as error:
             raise self._connection.failure(error, "listing topics") from error
+        meant = (name for name in listed if not is_internal(name) and name not in self._own)
+        return [name for name in meant if re.fullmatch(pattern, name)]
 
-    def _topic(self, name: str, future: Future[Any]) -> Topic:
+    def _described(self, name: str, future: Future[Any]) -> Any:
         try:
-            described = self._connection.wait(future)
+            return self._connection.wait(future)
         except KafkaException as error:
             if error_of(error).code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise TopicMissing.named(name, self._connection.tools) from error
             raise self._connection.failure(error, f"describing topic {name!r}") from error
-        leaderless = frozenset(each.id for each in described.partitions if each.leader is None or each.leader.id < 0)
-        in_sync = {(each.id, len(each.isr)) for each in described.partitions if len(each.isr) < len(each.replicas)}
-        topic_id = str(described.topic_id or "")
-        return Topic(name, topic_id, len(described.partitions), leaderless, frozenset(in_sync))
 
     def destination(self, name: str) -> Destination:
         topic = self.source_topics([name], None)[name]
@@ -167,6 +170,17 @@ class KafkaTopics:
             if not found or not isinstance(failure, Unreachable):
                 raise failure from worst
         return found
+
+
+def _may_read(described: Any) -> bool:
+    rights = rights_of(described.authorized_operations)
+    return rights is None or "Read" in rights
+
+
+def _topic(name: str, described: Any) -> Topic:
+    leaderless = frozenset(each.id for each in described.partitions if each.leader is None or each.leader.id < 0)
+    in_sync = {(each.id, len(each.isr)) for each in described.partitions if len(each.isr) < len(each.replicas)}
+    return Topic(name, str(described.topic_id or ""), len(described.partitions), leaderless, frozenset(in_sync))
 
 
 def _retention(settings: Mapping[str, str]) -> int | None:

@@ -10,7 +10,7 @@ from app.config import Config
 from app.driver.clients import Clients
 from app.driver.destinations import Destinations
 from app.driver.newcomers import Newcomers
-from app.driver.starting_offsets import PartitionOffsets, StartPolicy, cut_of, is_of_another
+from app.driver.starting_offsets import PartitionOffsets, StartPolicy
 from app.errors import PartitionError, TopicMissing, Undeliverable, WinnowError
 from app.model import NOBODY, CommittedOffset, Partition, Watermarks, partitions_of
 from app.offsets.contract import is_local
@@ -60,7 +60,12 @@ class PartitionLag:
         return None if self.watermarks is None else self._up_to(self.watermarks.high_watermark)
 
     def _up_to(self, end: int) -> int | None:
-        return None if self.offset is None else max(0, end - self.offset)
+        return None if self.next_offset is None else max(0, end - self.next_offset)
+
+    @property
+    def next_offset(self) -> int | None:
+        """The first unread offset: the committed one, if it is of this log."""
+        return self.offset if self._elsewhere is None else self._elsewhere
 
     @property
     def problem(self) -> str:
@@ -79,10 +84,13 @@ class PartitionLag:
     @property
     def is_of_another_log(self) -> bool:
         """Whether the offset says nothing about this log: it was truncated, or its topic was deleted and recreated."""
-        if self.watermarks is None or self.committed is None:
-            return False
-        at = PartitionOffsets(self.partition, self.topic_id, self.watermarks, self.committed)
-        return cut_of(at, None) is not None or is_of_another(self.committed, self.topic_id)
+        return self._elsewhere is not None
+
+    @property
+    def _elsewhere(self) -> int | None:
+        if self.watermarks is None:
+            return None
+        return PartitionOffsets(self.partition, self.topic_id, self.watermarks, self.committed).elsewhere
 
     @property
     def metadata(self) -> OffsetMetadata:
@@ -144,9 +152,14 @@ def offsets_of(config: Config, clients: Clients) -> list[PartitionLag]:
 def measure(config: Config, clients: Clients, first_records: FirstRecords, now: float) -> list[PartitionLag]:
     """Return the lag of every source partition, in order; `now` is in seconds since the epoch."""
     found = positions(config, clients)
-    times = first_records.times({at.partition: at.offset for at in found if at.lag and at.offset is not None})
+    times = first_records.times(unread(found))
     seconds = {each: None if milliseconds is None else milliseconds / 1000 for each, milliseconds in times.items()}
     return with_ages(found, seconds, now)
+
+
+def unread(found: Iterable[PartitionLag]) -> dict[Partition, int]:
+    """Return the next offset of each partition in which records wait."""
+    return {at.partition: at.next_offset for at in found if at.lag and at.next_offset is not None}
 
 
 def positions(config: Config, clients: Clients) -> list[PartitionLag]:

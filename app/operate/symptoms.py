@@ -88,7 +88,7 @@ def of_retention(
             left = f"in {margin:.0f} s at the latest" if margin > 0 else "at any moment"
             what = f"its first unread record is {age:.0f} s old and will be deleted {left}"
             cure = _keep_longer(at, keeps, kafka)
-            yield Symptom(Severity.WRONG, what, _place(at.partition, at.offset), cure)
+            yield Symptom(Severity.WRONG, what, _place(at.partition, at.next_offset), cure)
 
 
 def _keep_longer(at: PartitionLag, seconds: float | None, kafka: KafkaTools) -> str:

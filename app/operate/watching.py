@@ -12,7 +12,7 @@ from app.config import Config
 from app.driver.clients import Ages, Clients
 from app.errors import Unreachable
 from app.model import FirstWaiting, Partition, Pause
-from app.operate.lag import PartitionLag, positions, with_ages
+from app.operate.lag import PartitionLag, positions, unread, with_ages
 from app.runtime import REAL, Runtime
 
 T = TypeVar("T")
@@ -90,9 +90,7 @@ class WatchedLag:
 
     def _read_ages(self) -> Mapping[Partition, FirstWaiting]:
         assert self.look is not None  # the caller has checked
-        return self._ages.waiting(
-            {at.partition: at.offset for at in self.look.found if at.lag and at.offset is not None}
-        )
+        return self._ages.waiting(unread(self.look.found))
 
     @property
     def found(self) -> list[PartitionLag]:

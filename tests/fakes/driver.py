@@ -125,6 +125,9 @@ class DriverKafka:
             return {}
         return {"raw": Topic("raw", self.topic_id, len(self.watermark), frozenset(self.leaderless))}
 
+    def matching(self, pattern: str) -> list[str]:
+        return ["raw"]
+
     def _raise_if_gone(self) -> None:
         if self.sink_gone is not None:
             raise self.sink_gone

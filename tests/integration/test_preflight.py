@@ -161,6 +161,35 @@ def test_each_right_is_missed(
         assert repr(resource.format(name)) in words
 
 
+def test_a_topic_that_only_the_pattern_means_may_be_unreadable(guarded: GuardedBroker) -> None:
+    """The service reads the other topics to their ends, and `check` names the right that it lacks."""
+    name = f"theirs-{time.monotonic_ns()}"
+    topics(guarded, name)
+    theirs = guarded.create_topic(f"{name}-raw-theirs")
+    deny = AclBinding(
+        ResourceType.TOPIC,
+        theirs,
+        ResourcePatternType.LITERAL,
+        "User:winnow",
+        "*",
+        AclOperation.READ,
+        AclPermissionType.DENY,
+    )
+    guarded.admin().create_acls([deny])[deny].result(60)
+    broker = Producer({"bootstrap.servers": guarded.bootstrap})
+    for topic in (f"{name}-raw", theirs):
+        broker.produce(topic, b"rubbish")
+    broker.flush()
+    config = configuration(guarded, name, "source.topics=[]", f"source.topics.pattern={name}-raw.*")
+
+    code, refused, warnings = checked(config)
+
+    assert (0, []) == (code, refused)
+    assert 1 == sum(f"lacks Read on topic '{theirs}', so its partitions are not read" in each for each in warnings)
+    assert 0 == run(config)
+    assert 1 == ends(guarded)[f"{name}-dead-0"]
+
+
 @pytest.fixture(scope="module")
 def guarded() -> Iterator[GuardedBroker]:
     """Return a broker that allows what no ACL denies."""

@@ -64,7 +64,10 @@ def at(partition: Partition, offset: int | None, counts: Counts | None = None, s
 def workload(*offsets: PartitionOffsets) -> Workload:
     ranges = {
         each.partition: OffsetRange(
-            each.partition, each.committed.offset if each.committed else None, each.next_offset(0)
+            each.partition,
+            each.committed.offset if each.committed else None,
+            each.next_offset(0),
+            topic_id=each.topic_id,
         )
         for each in offsets
     }
@@ -144,6 +147,29 @@ def test_what_waits_in_a_blocked_partition_is_lag(harness: TrackerHarness) -> No
     harness.tracker.refreshed(SourceOffsets({A: at(A, 70), B: at(B, 10)}))
 
     assert 120 == harness.snapshot.lag
+
+
+@pytest.mark.parametrize(
+    ("committed", "lag"),
+    [
+        (CommittedOffset(150, str(OffsetMetadata("id"))), 0),  # the log was cut at 120; what lies below it was read
+        (CommittedOffset(90, str(OffsetMetadata("id", cut=30))), 70),  # and has grown past the offset since
+        (CommittedOffset(90, str(OffsetMetadata("another"))), 100),
+        (None, 100),  # Kafka deletes the offset with the topic
+    ],
+)
+def test_what_waits_in_another_log_is_lag(
+    committed: CommittedOffset | None, lag: int, harness: TrackerHarness
+) -> None:
+    """The partition is blocked, its offset is of an earlier log: an age counts, so that alerts fire before a deletion."""
+    known = OffsetRange(A, 90, 90, topic_id="another")
+    harness.tracker.discovered(Workload({A: replace(at(A, 90), topic_id="another")}, ranges={A: known}))
+    now = replace(at(A, None), committed=committed)
+
+    harness.tracker.discovered(Workload({A: now}, ranges={}, blocked={A: NoStartingOffset(A, "blocked")}))
+
+    found = harness.snapshot.partitions[A]
+    assert (lag, 100 - lag) == (found.lag, min(100, found.next_offset))
 
 
 def test_a_limited_partition_shows_its_limit() -> None:
@@ -440,11 +466,11 @@ def test_what_a_task_got_over_is_known(harness: TrackerHarness) -> None:
 def test_a_lag_is_what_a_round_is_to_read(harness: TrackerHarness) -> None:
     """It extends from the chosen start to the agreed end. A partition that cannot be planned lags by all its records."""
     offsets = {each: at(each, None) for each in (A, B)}
-    harness.tracker.discovered(Workload(offsets, ranges={A: OffsetRange(A, None, 50, 80)}))
+    harness.tracker.discovered(Workload(offsets, ranges={A: OffsetRange(A, None, 50, 80, topic_id="id")}))
 
     assert {A: 30, B: 100} == {each: status.lag for each, status in harness.snapshot.partitions.items()}
 
-    harness.tracker.round_began(1, 1, [OffsetRange(A, None, 50, 70)])
+    harness.tracker.round_began(1, 1, [OffsetRange(A, None, 50, 70, topic_id="id")])
     harness.tracker.refreshed(SourceOffsets(offsets))
     assert {A: 20, B: 100} == {each: status.lag for each, status in harness.snapshot.partitions.items()}
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]  # not in its __all__
+from confluent_kafka.admin import AclOperation, ConfigResource  # type: ignore[attr-defined]  # not in its __all__
 
 from app.cures import ANY
 from app.errors import TopicMissing
@@ -19,22 +19,29 @@ from app.topics import OwnTopics
 
 
 class TopicsConnection:
-    """A connection to a cluster with these topics of one partition each."""
+    """A connection to a cluster with these topics of one partition each, of which one may be unreadable for us."""
 
-    def __init__(self, *topics: str, settings: Mapping[str, str] | KafkaError | None = None) -> None:
+    def __init__(
+        self, *topics: str, settings: Mapping[str, str] | KafkaError | None = None, unreadable: str = ""
+    ) -> None:
         self._topics = topics
+        self._unreadable = unreadable
         self._settings = settings or {}
         self.client, self.tools = self, ANY
 
     def list_topics(self, timeout: float) -> Any:
         return SimpleNamespace(topics=dict.fromkeys(self._topics))
 
-    def describe_topics(self, wanted: Any, request_timeout: float) -> dict[str, Future[Any]]:
+    def describe_topics(
+        self, wanted: Any, request_timeout: float, include_authorized_operations: bool
+    ) -> dict[str, Future[Any]]:
         led = SimpleNamespace(id=0, leader=SimpleNamespace(id=1), isr=[1, 2], replicas=[1, 2, 3])
         found = {name: Future[Any]() for name in wanted.topic_names}
         for name, future in found.items():
             if name in self._topics:
-                future.set_result(SimpleNamespace(topic_id="id", partitions=[led]))
+                rights = [AclOperation.DESCRIBE, *([] if name == self._unreadable else [AclOperation.READ])]
+                told = rights if include_authorized_operations else None
+                future.set_result(SimpleNamespace(topic_id="id", partitions=[led], authorized_operations=told))
             else:
                 future.set_exception(KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)))
         return found
@@ -105,6 +112,15 @@ def test_a_pattern_never_matches_an_internal_topic() -> None:
 
     assert {"raw", "_raw"} == topics.source_topics([], ".*").keys()
     assert {"__consumer_offsets"} == topics.source_topics(["__consumer_offsets"], None).keys()
+
+
+def test_a_pattern_leaves_out_what_may_not_be_read() -> None:
+    """Such a topic may belong to others. One with that name is meant, so that a refusal says which right it lacks."""
+    topics = KafkaTopics(TopicsConnection("raw", "theirs", unreadable="theirs"))  # type: ignore[arg-type]
+
+    assert {"raw"} == topics.source_topics([], ".*").keys()
+    assert ["raw", "theirs"] == topics.matching(".*")
+    assert {"theirs"} == topics.source_topics(["theirs"], None).keys()
 
 
 def destination(settings: Mapping[str, str] | KafkaError) -> Destination:

@@ -9,7 +9,7 @@ import pytest
 from app.errors import TopicMissing
 from app.model import CommittedOffset, Owner, Partition, Watermarks
 from app.offsets.metadata import OffsetMetadata
-from app.operate.lag import NO_ANSWER, PartitionLag, measure, summed, unknown
+from app.operate.lag import NO_ANSWER, PartitionLag, measure, summed, unknown, unread
 from tests.fakes import FakeKafka, FakeOffsets
 from tests.fakes.driver import DriverKafka, config
 
@@ -126,6 +126,20 @@ def test_records_behind_an_open_transaction() -> None:
     at = PartitionLag(A, CommittedOffset(5), Watermarks(0, 5, 9))
 
     assert (0, 4) == (at.lag, at.lag_to_end)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "lag"), [(OffsetMetadata("id-1"), 40), (OffsetMetadata("id-1", cut=30), 70), (OffsetMetadata("x"), 95)]
+)
+def test_an_offset_of_another_log_hides_no_lag(metadata: OffsetMetadata, lag: int) -> None:
+    """The log was cut at 30, or its topic recreated: what it holds from there on is unread, and grows old."""
+    kafka = DriverKafka(p0=(5, 100))
+    kafka.committed = {A: CommittedOffset(60, str(metadata))}
+
+    (found,) = measure(config(), kafka.clients, Records({A: 1}), NOW)
+
+    assert (60, lag, lag) == (found.offset, found.lag, found.lag_to_end)
+    assert {A: 100 - lag} == unread([found])
 
 
 def test_a_partition_without_a_leader_hides_no_other() -> None:
