@@ -7,8 +7,10 @@ and `message`, then `group`, `round`, `task`, `topic` and `partition` where they
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import logging
+import os
 import sys
 
 import structlog
@@ -32,6 +34,15 @@ class LogLines(structlog.WriteLogger):
             super().msg(message)
 
     debug = info = warning = error = critical = msg
+
+
+@atexit.register
+def _let_go_of_what_nobody_took() -> None:
+    """Empty the buffer of stderr: if Python cannot do that at the end, it turns every exit code into 120."""
+    try:
+        sys.stderr.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
 def on_terminal() -> bool:

@@ -33,6 +33,8 @@ hypothesis.settings.load_profile("winnow")
 pytest.register_assert_rewrite("tests.integration", "tests.upgrade")
 
 QUICK_JAVA = quick_java()
+STEADY = {"broker.session.timeout.ms": "60000"}
+"""What keeps a broker that no test harms: it stays its partitions' leader on a machine too busy for its heartbeats."""
 ORDER = ("containers", "neighbours", "schedules", "unit", "deploy", "integration/three_nodes", "integration")
 """The test folders in order: the image first, because its one stream takes minutes, then the quick ones."""
 
@@ -93,7 +95,7 @@ class Topics(Protocol):
 def broker() -> Iterator[Cluster]:
     """Return the session's Kafka: the one in TEST_KAFKA_BROKER, or an embedded one."""
     bootstrap = os.environ.get("TEST_KAFKA_BROKER")
-    with nullcontext(Cluster(bootstrap)) if bootstrap else Broker(java=QUICK_JAVA) as cluster:
+    with nullcontext(Cluster(bootstrap)) if bootstrap else Broker(properties=STEADY, java=QUICK_JAVA) as cluster:
         admin = cluster.admin()  # made within a test, this client would count as left by it
         without(KafkaException, partial(_ask_coordinator, admin), "the coordinators of groups")
         yield cluster

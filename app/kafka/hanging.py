@@ -170,9 +170,9 @@ class HangingTransactions:
             if self._admin is admin:
                 self._admin = None
 
-    def last_offset(self, source: Partition, target: Partition, ends: Ends) -> int | None:
+    def last_offsets(self, source: Partition, targets: Mapping[Partition, Ends]) -> dict[Partition, int]:
         """
-        Return the source offset named by the last unstable record of a source partition; None if there is none.
+        Return the source offset that the last unstable record of a source partition names, by target.
 
         A dead letter names its source without our header. The next call goes on where one has failed, because another
         application's transaction may be open for longer than can be read at once.
@@ -180,16 +180,21 @@ class HangingTransactions:
         Raises:
             KafkaException: reading failed or timed out.
         """
-        at, last = self._looked.pop((source, target), (ends.last_stable, None))
-        if not ends.last_stable <= at <= ends.high_watermark:
-            at, last = ends.last_stable, None
+        looked = {each: self._looked_at(source, each, ends) for each, ends in targets.items()}
+        spans = {each: range(looked[each][0], ends.high_watermark) for each, ends in targets.items()}
         try:
-            for record in self._read({target: range(at, ends.high_watermark)}, time.monotonic() + READ_SECONDS):
-                at, last = record.offset + 1, self._own(record, source) or last
+            for record in self._read(spans, time.monotonic() + READ_SECONDS):
+                target = record.partition
+                looked[target] = record.offset + 1, self._own(record, source) or looked[target][1]
         except KafkaException:
-            self._looked[source, target] = at, last
+            self._looked |= {(source, each): found for each, found in looked.items()}
             raise
-        return None if last is None or last.at < ends.last_stable else last.origin
+        found = {each: last for each, (_, last) in looked.items() if last is not None}
+        return {each: last.origin for each, last in found.items() if last.at >= targets[each].last_stable}
+
+    def _looked_at(self, source: Partition, target: Partition, ends: Ends) -> tuple[int, Own | None]:
+        at, last = self._looked.pop((source, target), (ends.last_stable, None))
+        return (at, last) if ends.last_stable <= at <= ends.high_watermark else (ends.last_stable, None)
 
     def was_committed(
         self,

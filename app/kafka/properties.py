@@ -35,9 +35,11 @@ LARGEST_BATCH = 1_000_000
 # librdkafka's limit for message.max.bytes.
 LARGEST_RECORD = 1_000_000_000
 
+QUEUE = "queue.buffering.max.kbytes"
 LINGER = ("linger.ms", "queue.buffering.max.ms")
 """The two names of the property with the time for which a batch waits for more records."""
-NUMBERS = {"message.max.bytes": re.compile(r"[1-9]\d*")} | dict.fromkeys(LINGER, re.compile(r"\d+(\.\d+)?"))
+_WHOLE = re.compile(r"[1-9]\d*")
+NUMBERS = {"message.max.bytes": _WHOLE, QUEUE: _WHOLE} | dict.fromkeys(LINGER, re.compile(r"\d+(\.\d+)?"))
 """The numbers that Winnow reads, too. librdkafka takes other forms, as C does: 0x10 is 16, and so is `16abc`."""
 
 BROKERS = ("bootstrap.servers", "metadata.broker.list")

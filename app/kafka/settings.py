@@ -12,6 +12,7 @@ from app.kafka.properties import (
     DEFAULT_COMPRESSION,
     LARGEST_BATCH,
     LINGER,
+    QUEUE,
     is_secret_file,
     largest_record,
     value_name,
@@ -141,10 +142,11 @@ def producer(config: TaskConfig, defaults: Settings = PRODUCER_DEFAULTS, *, lane
     sizes: Settings = {
         "batch.size": max(1, min(LARGEST_BATCH, smallest)),
         "message.max.bytes": record,
-        # The largest record must fit, even if hundreds of producers share a worker's memory.
-        "queue.buffering.max.kbytes": -(-max(min(PRODUCER_QUEUE, config.buffer_memory // lanes), record) >> 10),
+        QUEUE: min(PRODUCER_QUEUE, config.buffer_memory // lanes) >> 10,
     }
-    return defaults | sizes | common(config.output_kafka) | LIKE_JAVA | {"enable.idempotence": True}
+    made = defaults | sizes | common(config.output_kafka) | LIKE_JAVA | {"enable.idempotence": True}
+    # The largest record must fit, even if hundreds of producers share a worker's memory.
+    return made | {QUEUE: max(int(made[QUEUE]), -(-record >> 10))}
 
 
 def acknowledged_producer(config: TaskConfig, *, lanes: int = 1) -> Settings:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import Future
-from typing import Any
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its __all__
     ConfigResource,
     OffsetSpec,
     ResourceType,
+    TopicDescription,
 )
 
 from app.errors import TopicMissing, Unreachable
@@ -83,7 +83,7 @@ class KafkaTopics:
         meant = (name for name in listed if not is_internal(name) and name not in self._own)
         return [name for name in meant if re.fullmatch(pattern, name)]
 
-    def _described(self, name: str, future: Future[Any]) -> Any:
+    def _described(self, name: str, future: Future[TopicDescription]) -> TopicDescription:
         try:
             return self._connection.wait(future)
         except KafkaException as error:
@@ -172,15 +172,16 @@ class KafkaTopics:
         return found
 
 
-def _may_read(described: Any) -> bool:
+def _may_read(described: TopicDescription) -> bool:
     rights = rights_of(described.authorized_operations)
     return rights is None or "Read" in rights
 
 
-def _topic(name: str, described: Any) -> Topic:
+def _topic(name: str, described: TopicDescription) -> Topic:
     leaderless = frozenset(each.id for each in described.partitions if each.leader is None or each.leader.id < 0)
     in_sync = {(each.id, len(each.isr)) for each in described.partitions if len(each.isr) < len(each.replicas)}
-    return Topic(name, str(described.topic_id or ""), len(described.partitions), leaderless, frozenset(in_sync))
+    topic_id = str(described.topic_id or "")  # type: ignore[truthy-bool]  # None before Kafka 2.8
+    return Topic(name, topic_id, len(described.partitions), leaderless, frozenset(in_sync))
 
 
 def _retention(settings: Mapping[str, str]) -> int | None:

@@ -220,9 +220,12 @@ class TransactionalWriter(Writer):
         targets = self._sender.targets
         ends = self._ends(targets.lines, targets.dead_letter)
         self._unsettled = targets.dead_letter if targets.dead_letter not in ends else None
-        if hanging := [where for where, at in ends.items() if self._hangs(where, at)]:
+        unstable = {where: at for where, at in ends.items() if at.open}
+        with self._translated(f"reading what is open in {', '.join(map(str, unstable))}"):
+            left = self._hanging.last_offsets(self._partition, unstable)
+        if hanging := [where for where, offset in left.items() if offset >= self._began_at]:
             # With sink.partitioner `key`, 0.2.0 wrote lines without the header into any partition.
-            self._abort_again([where for where, at in ends.items() if at.open] if targets.by_key else hanging)
+            self._abort_again(list(unstable) if targets.by_key else hanging)
 
     def end_pending(self, committed: int | None) -> None:
         """
@@ -251,11 +254,6 @@ class TransactionalWriter(Writer):
         if silent := [each for each in needed if each not in ends]:
             raise Transient(self._partition, f"{silent[0]} has no leader")
         return ends
-
-    def _hangs(self, where: Partition, ends: Ends) -> bool:
-        with self._translated(f"reading what is open in {where}"):
-            left = self._hanging.last_offset(self._partition, where, ends)
-        return left is not None and left >= self._began_at
 
     def _abort_again(self, hanging: Sequence[Partition]) -> None:
         """Make Kafka write the missing markers: aborting one more transaction ends the hanging one too."""

@@ -152,6 +152,7 @@ def test_kube_score_finds_nothing(case: str, tmp_path: Path) -> None:
         ({"config": {"http": {"address": "127.0.0.1"}}}, "remove http.address"),
         ({"config": {"http.address": "localhost"}}, "remove http.address"),
         ({"config": {"http.address": "::1"}}, "remove http.address"),
+        ({"config": {"http.address": "0:0:0:0:0:0:0:1"}}, "remove http.address"),
         ({"config": {"http": {"port": 9000}}}, "set the chart's http.port to 9000"),
         ({"config": {"http.port": 0}}, "set the chart's http.port to 0"),
         ({"config": {"generation": 9}}, "set the chart's generation"),

@@ -9,7 +9,7 @@ import pytest
 
 from app.embedded.broker import Broker
 from app.start import clients
-from tests.conftest import QUICK_JAVA
+from tests.conftest import QUICK_JAVA, STEADY
 from tests.integration.in_process import ALONE
 from tests.integration.secured import SecuredBroker
 from tests.integration.service import Winnow
@@ -35,7 +35,7 @@ def long(request: pytest.FixtureRequest) -> bool:
 @pytest.fixture(scope="session")
 def second() -> Iterator[Broker]:
     """Return a second cluster."""
-    with Broker(java=QUICK_JAVA) as broker:
+    with Broker(properties=STEADY, java=QUICK_JAVA) as broker:
         broker.admin()  # made within a test, this client would count as left by it
         yield broker
 

@@ -108,7 +108,7 @@ def test_beside_a_running_service(broker: Cluster, topics: Topics, tmp_path: Pat
             produce(broker.bootstrap, source, records(begin, begin + 300))
             arrived(broker.bootstrap, sink, 161)  # of each source partition, which has 80
             code, found = audit(file)
-            assert (0, []) == (code, found["findings"])
+            assert (0, []) == (code, found.get("findings", found))
             audited = max(audited, found["records"])
 
     assert 300 <= audited <= 1_500

@@ -10,6 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 PROGRAM = "from app import log; import structlog; log.configure('info'); l = structlog.get_logger(); l.debug('no'); l.info('round', records=3)"
 
 
@@ -63,15 +65,17 @@ def test_each_line_is_written_at_once() -> None:
     assert "round" == json.loads(written)["event"]
 
 
-def test_a_log_that_takes_no_line_ends_nothing() -> None:
-    """Its disk may be full; the offsets still count."""
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_log_that_takes_no_line_ends_nothing(unbuffered: str) -> None:
+    """Its disk may be full; the offsets still count. Nor does what stays in the buffer change the exit code."""
     program = (
         "from app import log; log.configure('debug'); import structlog; l = structlog.get_logger();"
         "[write('x') for write in (l.debug, l.info, l.warning, l.error, l.critical)]; print('goes on', flush=True)"
     )
     with Path("/dev/full").open("wb") as full:
+        environment = os.environ | {"PYTHONUNBUFFERED": unbuffered}
         done = subprocess.run(
-            [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=full, text=True, check=True
+            [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=full, text=True, check=True, env=environment
         )
 
     assert "goes on\n" == done.stdout

@@ -38,7 +38,7 @@ would kill each driver whose page its probes do not reach.
 {{- fail "config: remove http.enabled: the probes ask the status page whether the driver is alive" -}}
 {{- end -}}
 {{- $address := dig "http.address" (dig "address" "" $http) .Values.config | toString -}}
-{{- if regexMatch "^(127\\.|::1$|localhost$)" $address -}}
+{{- if regexMatch "^(127\\.|(0*:){2,7}0*1$|localhost$)" $address -}}
 {{- fail (printf "config: remove http.address: the probes do not reach the driver on %s" $address) -}}
 {{- end -}}
 {{- $port := dig "http.port" (dig "port" .Values.http.port $http) .Values.config -}}

@@ -236,7 +236,13 @@ class TestProperties:
 
     @pytest.mark.parametrize(
         "flag",
-        ["message.max.bytes=0x200000", "message.max.bytes=2e6", "linger.ms=0x10", "queue.buffering.max.ms=5 # ms"],
+        [
+            "message.max.bytes=0x200000",
+            "message.max.bytes=2e6",
+            "queue.buffering.max.kbytes=0",
+            "linger.ms=0x10",
+            "queue.buffering.max.ms=5 # ms",
+        ],
     )
     def test_a_number_is_written_in_digits(self, file: Path, flag: str) -> None:
         """Tasks read these numbers, too, and librdkafka takes forms that Python reads otherwise or not at all."""

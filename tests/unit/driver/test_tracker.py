@@ -158,9 +158,7 @@ def test_what_waits_in_a_blocked_partition_is_lag(harness: TrackerHarness) -> No
         (None, 100),  # Kafka deletes the offset with the topic
     ],
 )
-def test_what_waits_in_another_log_is_lag(
-    committed: CommittedOffset | None, lag: int, harness: TrackerHarness
-) -> None:
+def test_what_waits_in_another_log_is_lag(committed: CommittedOffset | None, lag: int, harness: TrackerHarness) -> None:
     """The partition is blocked, its offset is of an earlier log: an age counts, so that alerts fire before a deletion."""
     known = OffsetRange(A, 90, 90, topic_id="another")
     harness.tracker.discovered(Workload({A: replace(at(A, 90), topic_id="another")}, ranges={A: known}))

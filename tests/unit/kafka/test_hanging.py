@@ -358,8 +358,8 @@ def test_no_source_record_marks_a_transaction(began_at: str) -> None:
     """A dead letter keeps its record's headers. A forged mark ends no task and aborts no transaction."""
     logs = Logs({CLEAN: [], DEAD: [forged(7, BEGAN_AT + 3, began_at)]})
 
-    assert BEGAN_AT + 3 == logs.last_offset(RAW, DEAD, Ends(5, 100))
-    assert logs.last_offset(OTHER, DEAD, Ends(5, 100)) is None
+    assert {DEAD: BEGAN_AT + 3} == logs.last_offsets(RAW, {DEAD: Ends(5, 100)})
+    assert {} == logs.last_offsets(OTHER, {DEAD: Ends(5, 100)})
     assert was_committed([START], [START, forged(7, BEGAN_AT + 3, began_at)]) is True
 
 
@@ -367,7 +367,7 @@ def test_a_mark_that_is_no_offset_is_none() -> None:
     """Writing to the sink is not enough to end tasks either."""
     strange: Header = ("winnow.transaction", b"winnow/g/raw/0@x")
 
-    assert Logs({CLEAN: [Message(7, [strange])]}).last_offset(RAW, CLEAN, Ends(5, 100)) is None
+    assert {} == Logs({CLEAN: [Message(7, [strange])]}).last_offsets(RAW, {CLEAN: Ends(5, 100)})
 
 
 class SlowLogs(Logs):
@@ -386,8 +386,8 @@ def last_offset(logs: Logs, *ends: Ends) -> int | None:
     """Ask once for each of these ends; all but the last time out."""
     for each in ends[:-1]:
         with pytest.raises(KafkaException, match="_TIMED_OUT"):
-            logs.last_offset(RAW, CLEAN, each)
-    return logs.last_offset(RAW, CLEAN, ends[-1])
+            logs.last_offsets(RAW, {CLEAN: each})
+    return logs.last_offsets(RAW, {CLEAN: ends[-1]}).get(CLEAN)
 
 
 def test_a_look_at_a_long_open_transaction_goes_on_where_it_failed() -> None:
@@ -450,3 +450,21 @@ def test_a_client_is_kept_while_every_leader_responds(monkeypatch: pytest.Monkey
     assert client is not transactions.connect([DEAD.topic])
     with pytest.raises(KafkaException, match="LEADER_NOT_AVAILABLE"):
         transactions.ends([CLEAN])
+
+
+def test_all_targets_are_read_at_once() -> None:
+    """By key, a source writes to each partition of the sink: with a consumer after another, a start would take minutes."""
+    targets = [Partition("clean", number) for number in range(100)]
+    reads: list[Collection[Partition]] = []
+
+    class CountedLogs(Logs):
+        def _read(self, spans: Mapping[Partition, range], *args: Any) -> Iterator[Any]:
+            reads.append(spans.keys())
+            return super()._read(spans, *args)
+
+    logs = CountedLogs({each: [line(5 + each.number, BEGAN_AT + each.number)] for each in targets})
+
+    found = logs.last_offsets(RAW, dict.fromkeys(targets, Ends(5, 200)))
+
+    assert {each: BEGAN_AT + each.number for each in targets} == found
+    assert [set(targets)] == reads

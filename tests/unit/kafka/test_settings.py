@@ -116,7 +116,14 @@ def test_the_producers_of_a_task_share_its_memory(lanes: int, megabytes: int) ->
     assert megabytes == int(made["queue.buffering.max.kbytes"]) >> 10
 
 
-@pytest.mark.parametrize(("own", "topic_bytes"), [({"message.max.bytes": "20000000"}, 1 << 20), ({}, 128 << 10)])
+@pytest.mark.parametrize(
+    ("own", "topic_bytes"),
+    [
+        ({"message.max.bytes": "20000000"}, 1 << 20),
+        ({}, 128 << 10),
+        ({"queue.buffering.max.kbytes": "1000"}, 1 << 20),
+    ],
+)
 def test_the_largest_record_fits_into_the_queue(own: dict[str, str], topic_bytes: int) -> None:
     """Otherwise librdkafka refuses it for ever as a full queue."""
     topic = Destination("clean", 1, topic_bytes)

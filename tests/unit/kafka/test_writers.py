@@ -159,9 +159,9 @@ class Hanging(HangingTransactions):
     def ends(self, partitions: Collection[Partition]) -> dict[Partition, Ends]:
         return {each: Ends(7, 8 if each in self.left_open else 7) for each in partitions}
 
-    def last_offset(self, source: Partition, target: Partition, ends: Ends) -> int | None:
-        assert (RAW, target in self.left_open) == (source, ends.open)
-        return self.left_open.get(target)
+    def last_offsets(self, source: Partition, targets: Mapping[Partition, Ends]) -> dict[Partition, int]:
+        assert (RAW, self.left_open.keys()) == (source, targets.keys())
+        return {each: offset for each, offset in self.left_open.items() if offset is not None}
 
 
 FIRST, SECOND, DEAD = Partition("clean", 0), Partition("clean", 1), Partition("dead", 0)
