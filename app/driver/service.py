@@ -237,7 +237,8 @@ class Service:
     def _clear_leftovers(self, workload: Workload) -> None:
         """Before Spark starts, end the transactions that a crash left open: they hold back read_committed readers."""
         if self._fence is not None:
-            self._fence.fence([*workload.offsets, *(workload.blocked.keys() - workload.offsets.keys())])
+            known = [*workload.offsets, *(workload.blocked.keys() - workload.offsets.keys())]
+            self._as_soon_as_kafka_answers(partial(self._fence.fence, known))
 
     def _rounds(self, rounds: Rounds, config: TaskConfig, workload: Workload, *, until_end: bool) -> int:
         ends = workload.ends() if until_end else None

@@ -324,6 +324,21 @@ class TestRounds:
         assert [1] == seen
         assert [A, B] == sorted(kafka.fenced[0])
 
+    def test_a_refusal_of_that_passes(self) -> None:
+        """A broker that restarts may refuse once. Only refusals that persist end the service, here as elsewhere."""
+        time, kafka = SimulatedTime(), DriverKafka(p0=(0, 10))
+        fence, refusals = kafka.fence, [NotAllowed("not yet")]
+
+        def refused_once(partitions: Iterable[Partition]) -> set[Partition]:
+            if refusals:
+                raise refusals.pop()
+            return fence(partitions)
+
+        kafka.fence = refused_once  # type: ignore[method-assign]
+
+        assert 0 == service(kafka, FakeRounds(works(kafka)), runtime=time.runtime).run(until_end=True)
+        assert [A] == kafka.fenced[0]
+
     def test_at_least_once_never_fences(self) -> None:
         """Without transactions there is nothing to fence."""
         kafka = DriverKafka(p0=(0, 10))
