@@ -36,7 +36,7 @@ class FakeLane:
 
     def waits(self) -> None:
         self.began.set()
-        assert self.let_go.wait(20)
+        assert self.let_go.wait(PATIENCE)
         self.writer.full = False
         if self.outcome is not None:
             raise Transient(Partition("raw", 0), "abandoned")
@@ -175,7 +175,7 @@ def test_threads_of_calls_that_hung_leave(harness: CallsHarness) -> None:
             most = max(most, at_once)
             if at_once == SIDE_BY_SIDE:
                 all_run.set()
-        assert all_run.wait(20)
+        assert all_run.wait(PATIENCE)
         time.sleep(0.005)
         with lock:
             at_once -= 1
@@ -454,7 +454,7 @@ def test_a_call_that_does_not_return_is_an_orphan(harness: CallsHarness, monkeyp
 
     harness.calls.start(lane, cast("Any", waits))
     harness.calls.step(lane, lambda _: taken.append(1))
-    assert inside.wait(20)
+    assert inside.wait(PATIENCE)
     harness.clock.now += 2 * HANGS_SECONDS
 
     harness.until(lambda: bool(harness.successors()))

@@ -25,6 +25,7 @@ from app.rates import BUFFER_MEMORY, UNLIMITED
 from app.watchdog import Watchdog
 from tests.fakes import FakeClock
 from tests.fakes.simulation import Inline
+from tests.support.waiting import PATIENCE
 
 OUTAGE_SECONDS = 11.0
 INTERVAL = 0.5
@@ -67,7 +68,7 @@ class OneLane:
 
     def commit(self, now: float, report: TaskReport | None) -> None:
         self.began.set()
-        assert self.let_go.wait(10)
+        assert self.let_go.wait(PATIENCE)
         if self._error:
             raise self._error
 
@@ -83,7 +84,7 @@ def test_an_outage_does_not_delay_the_next_pass(error: Transient | None) -> None
         calls = Calls(threads, lambda: clock.now, watchdog, Ready.send_rest)
         commits, _ = commits_of(2, calls, clock)
         commits.start_pass([lane], clock.now)
-        assert one.began.wait(10)
+        assert one.began.wait(PATIENCE)
         repaired_at = clock.now + OUTAGE_SECONDS
         while clock.now < repaired_at:
             clock.now += INTERVAL
@@ -113,7 +114,7 @@ def test_commits_that_are_about_to_end_are_awaited_before_the_next_pass(monkeypa
         calls = Calls(threads, clock, watchdog, Ready.send_rest)
         commits, _ = commits_of(1, calls, clock)
         commits.start_pass([lane], clock.now)
-        assert one.began.wait(10)
+        assert one.began.wait(PATIENCE)
         clock.now += INTERVAL
 
         commits.pass_is_due(clock.now, catching_up=False)

@@ -28,7 +28,7 @@ from tests.fakes import (
     make_task_config,
 )
 from tests.independent import cleansed, line
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE, until
 
 A, B = Partition("raw", 0), Partition("raw", 3)
 RECORDS = 300
@@ -116,7 +116,7 @@ def test_the_memory_of_a_lane_that_commits_is_left_alone(lanes: TwoLanes) -> Non
 
         def hangs(offset: int, metadata: str) -> None:
             commits.set()
-            assert b_is_freed.wait(20)
+            assert b_is_freed.wait(PATIENCE)
             commits.clear()
             commit(offset, metadata)
 
@@ -127,7 +127,7 @@ def test_the_memory_of_a_lane_that_commits_is_left_alone(lanes: TwoLanes) -> Non
 
     lanes.clients.writer = writer  # type: ignore[method-assign]
 
-    lanes.run(20, end=None)
+    lanes.run(60, end=None)
 
     assert {B} == freed
 
@@ -140,7 +140,7 @@ def test_a_lane_that_commits_holds_up_no_other(lanes: TwoLanes) -> None:
 
         def hangs(offset: int, metadata: str) -> None:
             if offset > 0:  # except at the start
-                assert lanes.b_has_sent.wait(20)
+                assert lanes.b_has_sent.wait(PATIENCE)
             commit(offset, metadata)
 
         writer.commit = hangs  # type: ignore[method-assign]
@@ -159,7 +159,7 @@ def test_an_opening_that_hangs(lanes: TwoLanes) -> None:
         open_ = writer.open
 
         def hangs() -> None:
-            assert number > 1 or lanes.b_has_sent.wait(20)
+            assert number > 1 or lanes.b_has_sent.wait(PATIENCE)
             open_()
 
         writer.open = hangs  # type: ignore[method-assign]
@@ -182,7 +182,7 @@ def test_a_heartbeat_while_the_first_lane_opens(lanes: TwoLanes) -> None:
         open_, commit = made.open, made.commit
 
         def hangs() -> None:
-            assert partition != A or beat.wait(10)
+            assert partition != A or beat.wait(PATIENCE)
             open_()
 
         def noted(offset: int, metadata: str) -> None:
@@ -217,7 +217,7 @@ def test_an_output_queue_that_stays_full(lanes: TwoLanes) -> None:
             rest.extend(values)
 
         def send_rest(self) -> None:
-            assert lanes.b_has_sent.wait(20)
+            assert lanes.b_has_sent.wait(PATIENCE)
             super()._send(list(rest))
             rest.clear()
 
@@ -235,7 +235,7 @@ def test_a_commit_that_hangs_at_the_end(lanes: TwoLanes) -> None:
         commit = writer.commit
 
         def hangs(offset: int, metadata: str) -> None:
-            assert not offset or lanes.over.wait(20)
+            assert not offset or lanes.over.wait(PATIENCE)
             commit(offset, metadata)
 
         writer.commit = hangs  # type: ignore[method-assign]
@@ -272,7 +272,7 @@ def hang_in_commits(lanes: TwoLanes, producers: int, *, happens: bool = False, u
             if happens:
                 commit(offset, metadata)
             with in_time(0.05, "commit_transaction"):
-                assert until.wait(20)
+                assert until.wait(PATIENCE)
             commit(offset, metadata)
 
         writer.commit = hangs  # type: ignore[method-assign]

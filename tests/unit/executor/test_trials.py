@@ -108,7 +108,7 @@ def test_without_such_a_record_nothing_changes() -> None:
     """The results are those of the parser for all records at once, rejects included."""
     values = records(1_500, rubbish=7)
 
-    apart, at_once = parse_apart(INNER, values), parse(INNER, values)
+    apart, at_once = parse_apart(INNER, values, clock=lambda: 0.0), parse(INNER, values)
 
     assert [*at_once.rejects()] == [*apart.rejects()]
     assert at_once.values.equals(apart.values)
@@ -129,7 +129,7 @@ def test_records_that_kill_only_together_are_cleansed() -> None:
                 os._exit(1)
             return super().parse(lines)
 
-    parsed = parse_apart(Jealous(), records(50))
+    parsed = parse_apart(Jealous(), records(50), clock=lambda: 0.0)
 
     assert (50, 0) == (len(parsed.rows), len(parsed.reject_rows))
 
@@ -167,7 +167,7 @@ def test_a_parser_may_set_itself_up_at_its_first_call() -> None:
             self.ready = True
             return INNER.parse(lines)
 
-    assert 4 == len(parse_apart(Lazy(), records(4)).rows)
+    assert 4 == len(parse_apart(Lazy(), records(4), clock=lambda: 0.0).rows)
 
 
 @pytest.mark.parametrize("deadly", [b"exit", b"hang"])
@@ -180,4 +180,4 @@ def test_a_parser_that_fails_without_records_blames_none(deadly: bytes, monkeypa
                 DEADLY[deadly]()
             return INNER.parse(lines)
 
-    assert 4 == len(parse_apart(Allergic(), records(4)).rows)
+    assert 4 == len(parse_apart(Allergic(), records(4), clock=lambda: 0.0).rows)

@@ -40,6 +40,7 @@ from tests.fakes import (
 )
 from tests.fakes.simulation import Inline
 from tests.independent import cleansed, line
+from tests.support.waiting import PATIENCE
 
 A, B = Partition("raw", 0), Partition("raw", 3)
 
@@ -240,7 +241,7 @@ def test_what_was_taken_during_the_last_commit_is_committed(monkeypatch: pytest.
             if partition == A and not begun.is_set():
                 observed.kafka.source[A] += [SourceRecord(line(n)) for n in range(3, 6)]
                 begun.set()
-                assert ends.wait(20)
+                assert ends.wait(PATIENCE)
             commit(offset, metadata)
 
         writer.commit = held  # type: ignore[method-assign]
@@ -249,7 +250,7 @@ def test_what_was_taken_during_the_last_commit_is_committed(monkeypatch: pytest.
 
     def begin(self: task.Task, *, catching_up: bool) -> None:
         keep_up(self, catching_up=catching_up)
-        assert begun.wait(20)
+        assert begun.wait(PATIENCE)
 
     def end(self: task.Task) -> list[Receipt]:
         ends.set()
