@@ -269,7 +269,7 @@ class StatusTracker(ServiceTracker):
         )
 
     def _unread(self, at: PartitionOffsets) -> tuple[int, int]:
-        """Return the lag and the next offset; those of a log that replaced the committed offset's count, too."""
+        """Return the lag and the next offset, also where the committed offset is of an earlier log."""
         if at.elsewhere is not None:
             return max(0, at.watermarks.last_stable - at.elsewhere), at.elsewhere
         chosen = self._ranges.get(at.partition)
