@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 Rows = NDArray[np.int32]
@@ -52,6 +53,49 @@ class Parsed:
         """Return the rejects one by one, in input order."""
         columns = zip(self.reject_rows.tolist(), self.reasons.to_pylist(), self.details.to_pylist(), strict=True)
         return starmap(Reject, columns)
+
+
+def breaches(parsed: object, records: int) -> Iterator[str]:
+    """Yield how a parser's result for a batch of `records` rows breaks the contract, in words for its author."""
+    if not isinstance(parsed, Parsed):
+        yield f"the result is {type(parsed).__name__}, not Parsed"
+        return
+    for name, kind in (("values", pa.binary()), ("reasons", pa.string()), ("details", pa.string())):
+        column = getattr(parsed, name)
+        if not isinstance(column, pa.Array) or column.type != kind:
+            yield f"{name} is {getattr(column, 'type', type(column).__name__)}, not an Arrow array of {kind}"
+        elif column.null_count:
+            yield f"{name} holds {column.null_count} nulls"
+        elif invalid := _invalid(column):
+            yield f"{name} is not valid: {invalid}"
+    if pc.any(pc.equal(parsed.reasons, "")).as_py():
+        yield "a reason is empty"
+    for name in ("rows", "reject_rows"):
+        rows = getattr(parsed, name)
+        if not isinstance(rows, np.ndarray) or rows.dtype != np.int32 or rows.ndim != 1:
+            yield f"{name} is {getattr(rows, 'dtype', type(rows).__name__)}, not a one-dimensional array of int32"
+        elif not rows.flags.c_contiguous:
+            yield f"{name} is not contiguous"
+    yield from _miscounts(parsed, records)
+
+
+def _invalid(column: pa.Array) -> str:
+    """Return what is wrong inside an array, such as a text that is not UTF-8; empty if nothing is."""
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid as error:
+        return str(error)
+    return ""
+
+
+def _miscounts(parsed: Parsed, records: int) -> Iterator[str]:
+    aligned = len(parsed.values) == len(parsed.rows) and (
+        len(parsed.reasons) == len(parsed.details) == len(parsed.reject_rows)
+    )
+    outcomes = np.bincount(np.concatenate([parsed.rows, parsed.reject_rows]), minlength=records)
+    ascending = (np.diff(parsed.rows) > 0).all() and (np.diff(parsed.reject_rows) > 0).all()
+    if not aligned or not ascending or len(outcomes) != records or (outcomes != 1).any():
+        yield f"{len(parsed.rows)} rows, {len(parsed.reject_rows)} rejects, {records} in"
 
 
 Parse = Callable[[pa.BinaryArray], Parsed]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
@@ -18,7 +18,7 @@ from app.headers import SOURCE
 from app.model import SOURCE_KEY, Partition, TaskConfig
 from app.records import HEADER_FRAMING, Chunk, offsets_of
 from parsers import registry
-from parsers.contract import Parsed, Parser, Reject
+from parsers.contract import Parsed, Parser, Reject, breaches
 from parsers.flume import envelope
 from parsers.keys import cut, pattern_of
 
@@ -143,51 +143,9 @@ def _check(parsed: object, records: int) -> None:
 
     The bulk backend reads these arrays' buffers by layout, so a wrong type would produce wrong lines.
     """
-    for breach in _breaches(parsed, records):
+    for breach in breaches(parsed, records):
         msg = f"the parser broke its contract: {breach}"
         raise ValueError(msg)
-
-
-def _breaches(parsed: object, records: int) -> Iterator[str]:
-    if not isinstance(parsed, Parsed):
-        yield f"the result is {type(parsed).__name__}, not Parsed"
-        return
-    for name, kind in (("values", pa.binary()), ("reasons", pa.string()), ("details", pa.string())):
-        column = getattr(parsed, name)
-        if not isinstance(column, pa.Array) or column.type != kind:
-            yield f"{name} is {getattr(column, 'type', type(column).__name__)}, not an Arrow array of {kind}"
-        elif column.null_count:
-            yield f"{name} holds {column.null_count} nulls"
-        elif invalid := _invalid(column):
-            yield f"{name} is not valid: {invalid}"
-    if pc.any(pc.equal(parsed.reasons, "")).as_py():
-        yield "a reason is empty"
-    for name in ("rows", "reject_rows"):
-        rows = getattr(parsed, name)
-        if not isinstance(rows, np.ndarray) or rows.dtype != np.int32 or rows.ndim != 1:
-            yield f"{name} is {getattr(rows, 'dtype', type(rows).__name__)}, not a one-dimensional array of int32"
-        elif not rows.flags.c_contiguous:
-            yield f"{name} is not contiguous"
-    yield from _miscounts(parsed, records)
-
-
-def _invalid(column: pa.Array) -> str:
-    """Return what is wrong inside an array, such as a text that is not UTF-8; empty if nothing is."""
-    try:
-        column.validate(full=True)
-    except pa.ArrowInvalid as error:
-        return str(error)
-    return ""
-
-
-def _miscounts(parsed: Parsed, records: int) -> Iterator[str]:
-    aligned = len(parsed.values) == len(parsed.rows) and (
-        len(parsed.reasons) == len(parsed.details) == len(parsed.reject_rows)
-    )
-    outcomes = np.bincount(np.concatenate([parsed.rows, parsed.reject_rows]), minlength=records)
-    ascending = (np.diff(parsed.rows) > 0).all() and (np.diff(parsed.reject_rows) > 0).all()
-    if not aligned or not ascending or len(outcomes) != records or (outcomes != 1).any():
-        yield f"{len(parsed.rows)} rows, {len(parsed.reject_rows)} rejects, {records} in"
 
 
 def _without_oversized(parsed: Parsed, chunk: Chunk, sink: Limits) -> Parsed:

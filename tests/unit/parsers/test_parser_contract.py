@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 
 from parsers.contract import Parsed, Parser
@@ -130,3 +132,22 @@ def test_a_lost_row_is_noticed() -> None:
     """A parser that returns no result for a row fails the contract."""
     with pytest.raises(AssertionError, match="not the rows of the batch"):
         outcomes(_Forgetful().parse(batch([b"x"])), 1)
+
+
+class _Speechless:
+    """A parser that gives no reasons."""
+
+    def parse(self, lines: pa.BinaryArray) -> Parsed:
+        parsed = IdcAccessLog(engine="plain").parse(lines)
+        return replace(parsed, reasons=pa.array([""] * len(parsed.reasons), pa.string()))
+
+
+def test_what_the_service_does_not_take_is_noticed() -> None:
+    """The author of a parser reads the words that a dead letter would have."""
+
+    class Contract(ParserContract):
+        def make_parser(self) -> Parser:
+            return _Speechless()
+
+    with pytest.raises(AssertionError, match="a reason is empty"):
+        Contract().test_every_row_has_one_outcome()
