@@ -64,12 +64,14 @@ def expected_backend(*clusters: Mapping[str, str]) -> str:
 def why_not_bulk(*clusters: Mapping[str, str]) -> str:
     """Return why the bulk backend cannot be used here; empty if it can."""
     if _renews_tokens(*clusters):
-        return "OAUTHBEARER tokens are renewed only while confluent-kafka polls"
+        return "OAUTHBEARER tokens, except those of OIDC, are renewed only while confluent-kafka polls"
     return _problem_of("app.kafka.bulk.consumer")
 
 
 def _renews_tokens(*clusters: Mapping[str, str]) -> bool:
-    mechanisms = (kafka.get("sasl.mechanism", kafka.get("sasl.mechanisms", "")) for kafka in clusters)
+    """Return whether a client needs its `poll` for that; librdkafka renews those of OIDC in a thread of its own."""
+    by_poll = (kafka for kafka in clusters if kafka.get("sasl.oauthbearer.method", "").lower() != "oidc")
+    mechanisms = (kafka.get("sasl.mechanism", kafka.get("sasl.mechanisms", "")) for kafka in by_poll)
     return any(mechanism.upper() == "OAUTHBEARER" for mechanism in mechanisms)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from app.kafka.backend import best_backend
 from tests.independent import committed, connect_again
 from tests.integration.secured import PASSWORD, SecuredBroker, assert_exactly_once, stage, write
 from tests.integration.service import Event, Winnow, refusal
@@ -84,6 +85,7 @@ def test_what_changes_while_the_service_runs(secured: SecuredBroker, configs: li
         services = [stack.enter_context(Winnow(config, tmp_path)) for config in configs]
         feed()
         await_all()
+        engines = {service.wait_for("started")["engine"] for service in services}
         given = secured.tokens.given
 
         (tmp_path / "password").write_text(NEW)
@@ -100,7 +102,7 @@ def test_what_changes_while_the_service_runs(secured: SecuredBroker, configs: li
         await_all()
         codes = [service.stop() for service in services]
 
-    assert [0, 0, 0] == codes
+    assert ([0, 0, 0], {best_backend({}).name}) == (codes, engines)
     assert secured.tokens.given > given
     for config in configs:
         assert_exactly_once(secured, config, written, 2 * written // 100)

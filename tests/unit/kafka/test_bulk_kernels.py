@@ -83,9 +83,12 @@ class TestGuards:
         assert "app.kafka.bulk.consumer: no such pointer" == why_not_bulk({})
 
     def test_tokens_that_are_renewed(self) -> None:
-        """Authentication that needs a callback while polling uses the plain backend."""
+        """Authentication that needs a callback while polling uses the plain backend; OIDC's has a thread of its own."""
+        by_itself = {"sasl.mechanisms": "OAUTHBEARER", "sasl.oauthbearer.method": "oidc"}
+
         assert "OAUTHBEARER" in why_not_bulk({"sasl.mechanism": "OAUTHBEARER"})
-        assert "OAUTHBEARER" in why_not_bulk({"sasl.mechanisms": "OAUTHBEARER"})
+        assert "OAUTHBEARER" in why_not_bulk(by_itself, {"sasl.mechanisms": "OAUTHBEARER"})
+        assert "" == why_not_bulk(by_itself)
 
     def test_what_the_driver_expects(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """It names its tasks' backend without loading Numba."""
