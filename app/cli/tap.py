@@ -71,7 +71,8 @@ def tap(
     from app.start import records
 
     parser = envelope.wrap(parser_of(settings.parser), settings.source.format)
-    starts = _starts(settings, clients(settings), topics, target)
+    if not (starts := _starts(settings, clients(settings), topics, target)):
+        return 1
     new = "new " if target.goal is Goal.LATEST else ""
     click.echo(f"showing {new}records of {len(starts)} partitions; press Ctrl-C to stop", err=True)
     batches = records(settings.kafka, settings.group_id).batches(starts)

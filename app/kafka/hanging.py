@@ -304,9 +304,12 @@ class HangingTransactions:
             raise timed_out(f"{target} is blocked by another transaction")
 
     def _own(self, record: Record, source: Partition) -> Own | None:
+        mine = transactional_id(self.group, source)
         owner, _, text = ours(record.headers).get(TRANSACTION, "").rpartition("@")
-        if owner == transactional_id(self.group, source) and (began_at := whole_number(text)) is not None:
+        if owner == mine and (began_at := whole_number(text)) is not None:
             return Own(record.offset, began_at, marked=True)
+        if owner not in ("", mine):  # a replay has put a dead letter of the source back
+            return None
         partition, offset = origin_of(record.headers) or (None, 0)
         return Own(record.offset, offset, marked=False) if partition == source else None
 

@@ -13,9 +13,11 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from shlex import quote
 from typing import Any, Protocol
 
 from app.config import Config
+from app.cures import KafkaTools
 from app.driver.clients import Clients
 from app.driver.task_config import task_config
 from app.errors import NotUsable, Refused
@@ -126,6 +128,8 @@ class DeadLetterReplay:
         """The current partition."""
         self._left_at: int | None = None
         """The offset of its first dead letter left for a later replay."""
+        self._committed = -1
+        """The last committed offset."""
         self.parking: Sequence[Partition] = ()
         """The partitions of the parking topic, perhaps fewer than those of the dead letters; a dry run needs none."""
         self.tally = Tally()
@@ -139,8 +143,8 @@ class DeadLetterReplay:
         self, span: Remainder, batches: Iterable[Sequence[Record]], writer: PartitionWriter
     ) -> Iterator[tuple[int, int]]:
         """Replay a partition; yield after each batch how many were replayed and how many offsets passed."""
-        self._span, self._left_at = span, span.first_left
-        writer.commit([], at := span.begin, self._metadata(span.begin))  # positions only grow
+        self._span, self._left_at, self._committed = span, span.first_left, span.committed
+        self._write([], at := span.begin, writer)
         for records in batches:
             if records:
                 position = records[-1].offset + 1
@@ -150,10 +154,20 @@ class DeadLetterReplay:
                 at = position
             if self.is_enough():
                 return
-        writer.commit([], span.end, self._metadata(span.end))
+        self._write([], span.end, writer)
 
-    def _metadata(self, position: int) -> str:
-        return self._span.metadata(position if self._left_at is None else min(position, self._left_at))
+    def _write(
+        self, records: Sequence[tuple[Partition, OutgoingRecord]], position: int, writer: PartitionWriter
+    ) -> None:
+        """
+        Commit. The metadata says where the next replay goes on.
+
+        The offset only grows, wherever this replay begins: a transaction that began at or above the committed offset is
+        taken for an aborted one.
+        """
+        self._committed = max(position, self._committed + 1)
+        place = position if self._left_at is None else min(position, self._left_at)
+        writer.commit(records, self._committed, self._span.metadata(place))
 
     def _fates(self, records: Iterable[Record]) -> list[tuple[Waiting, Fate]]:
         taken = self._taken(records)
@@ -185,7 +199,7 @@ class DeadLetterReplay:
         """Commit; if Kafka rejects a record, bisect until that record is found."""
         records = [each for waiting, fate in fates for each in self._written(waiting, fate)]
         try:
-            writer.commit(records, position, self._metadata(position))
+            self._write(records, position, writer)
         except Refused as error:
             if len(fates) == 1:
                 self._commit([self._refused(*fates[0], error.cause)], position, writer)
@@ -200,7 +214,7 @@ class DeadLetterReplay:
     def _refused(self, waiting: Waiting, fate: Fate, cause: str) -> tuple[Waiting, Fate]:
         if fate.reason:
             msg = f"Kafka no longer accepts the dead letter {waiting.letter.place} of {waiting.letter.origin}: {cause}"
-            raise NotUsable(msg, f"fix the limits of {fate.to.topic} and of the parking topic")
+            raise NotUsable(msg, f"fix the limits of {fate.to.topic} and of {PARKING.format(fate.to.topic)}")
         return waiting, self._cleanse.refused(waiting.record, cause)
 
     def _written(self, waiting: Waiting, fate: Fate) -> Iterable[tuple[Partition, OutgoingRecord]]:
@@ -286,7 +300,9 @@ class Session:
     def carry_out(self, pace: Pace, advance: Callable[[int], object]) -> None:
         """Replay; call `advance` with the number of offsets done. After an error, committed work counts."""
         with self._kafka.open([*self._watermarks], [*self._watermarks, *self._make_room()]) as writers:
-            self._read_ledger()  # only now: the fence has ended all other writers
+            # Only now: the fence has ended all other writers.
+            self._refuse_open_ledger()
+            self._read_ledger()
             for partition, writer, committed in writers:
                 span = self._span(partition, committed)
                 advance(span.begin - self._wanted[partition].begin)
@@ -302,9 +318,19 @@ class Session:
     def _make_room(self) -> list[Partition]:
         topic = self._tasks.dead_letters
         entries = self._kafka.make_room(LEDGER.format(topic.topic), 1, {"cleanup.policy": "compact"})
-        parking = self._kafka.make_room(PARKING.format(topic.topic), topic.partitions, {"retention.ms": "-1"})
+        for_ever = {"retention.ms": "-1", "max.message.bytes": str(topic.max_bytes)}
+        parking = self._kafka.make_room(PARKING.format(topic.topic), topic.partitions, for_ever)
         self.replay.parking = parking
         return [*entries, *parking]
+
+    def _refuse_open_ledger(self) -> None:
+        """Raise NotUsable if a transaction hangs in the ledger, whose entries nobody can read."""
+        place = self.replay.ledger.place
+        marks = whole([place], self._topics.watermarks([place]))[place]
+        if marks.last_stable < marks.high_watermark:
+            where = f"--topic {quote(place.topic)} --partition {place.number}"
+            cure = f"{KafkaTools.of(self._tasks.output_kafka).find_hanging(where)}, end it, and run the replay again"
+            raise NotUsable(f"a transaction is open in {place}, so it is unknown what is replayed", cure)
 
     def _read_ledger(self) -> None:
         ledger, place = self.replay.ledger, self.replay.ledger.place

@@ -57,6 +57,8 @@ class Remainder:
     """By destination topic, the offset before which every dead letter has been handled."""
     begin: int
     end: int
+    committed: int = -1
+    """The committed offset of the last replay, which may have read further; -1 if there was none."""
 
     @classmethod
     def of(
@@ -68,7 +70,8 @@ class Remainder:
         known = dict(word.partition("=")[::2] for word in words) if version == VERSION else {}
         settled = {topic: offset for topic, text in known.items() if (offset := whole_number(text)) is not None}
         settled[destination] = max(watermarks.log_start, settled.get(destination, 0))
-        return cls(partition, destination, settled, max(wanted, settled[destination]), watermarks.last_stable)
+        begin, end = max(wanted, settled[destination]), watermarks.last_stable
+        return cls(partition, destination, settled, begin, end, committed.offset if committed else -1)
 
     @property
     def length(self) -> int:
@@ -116,8 +119,9 @@ class ReplayLedger:
 
     def holds(self, waiting: Waiting) -> bool:
         """Whether an earlier replay handled this dead letter or wrote its line."""
-        handled = (replays for each, replays in self._replays[waiting.letter.origin].items() if waiting.is_of(each))
-        is_cleansed = any(waiting.is_of(each) for each in self._cleansed[waiting.letter.origin])
+        origin = waiting.letter.origin
+        handled = (replays for each, replays in self._replays.get(origin, {}).items() if waiting.is_of(each))
+        is_cleansed = any(waiting.is_of(each) for each in self._cleansed.get(origin, ()))
         return is_cleansed or max(handled, default=-1) >= waiting.replays
 
     def failed(self, waiting: Waiting) -> tuple[Partition, OutgoingRecord]:

@@ -204,6 +204,8 @@ def as_json(part: Part, receipt: Receipt | None) -> dict[str, Any]:
 
 
 def problem_of(part: Part, receipt: Receipt | None) -> str:
+    if receipt is not None and receipt.outcome is Outcome.DONE and receipt.end < part.end:
+        return "it ended early, perhaps because Kafka denied access: run the same replay again"
     if receipt is None or receipt.outcome is Outcome.DONE:
         return f"{part.hidden} offsets wait behind an open transaction: {ONCE_ENDED}" if part.hidden else ""
     if receipt.outcome is Outcome.FENCED:

@@ -19,7 +19,7 @@ from app.operate.lag import NO_ANSWER, PartitionLag
 from app.operate.running import StoppedService
 
 NO_OFFSET = "the group has no offset in this partition"
-OF_ANOTHER_LOG = "its offset is not of this log: choose --to-earliest, --to-latest or --to-offset"
+OF_ANOTHER_LOG = "its offset is not of this log: choose the beginning, the end, a time or an offset"
 
 
 class Goal(StrEnum):

@@ -77,6 +77,15 @@ def test_a_partition_that_cannot_start_is_told(source: Source, tmp_path: Path) -
     assert "raw-1: the group has no offset in this partition" == done.stderr.splitlines()[0]
 
 
+def test_nothing_to_show_is_no_reason_to_wait(source: Source, tmp_path: Path) -> None:
+    """No partition can start, so no record would ever come."""
+    source.kafka.committed = {}
+
+    done = tap(tmp_path, "--from", "committed")
+
+    assert (1, {}) == (done.exit_code, source.starts)
+
+
 @pytest.mark.usefixtures("source")
 def test_a_sample_of_the_records(tmp_path: Path) -> None:
     """Each record is shown with this probability."""

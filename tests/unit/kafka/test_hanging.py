@@ -370,6 +370,15 @@ def test_a_mark_that_is_no_offset_is_none() -> None:
     assert {} == Logs({CLEAN: [Message(7, [strange])]}).last_offsets(RAW, {CLEAN: Ends(5, 100)})
 
 
+def test_a_dead_letter_that_a_replay_put_back_shows_nothing() -> None:
+    """It names a record of long ago, behind the transaction of the service that hangs."""
+    by_replay: Header = ("winnow.transaction", b"winnow/g.dlq-replay/dead/0@9")
+    back = letter(8, 42)
+    logs = Logs({DEAD: [letter(7, 1000), back._replace(headers=[*back.headers, by_replay])]})
+
+    assert {DEAD: 1000} == logs.last_offsets(RAW, {DEAD: Ends(5, 100)})
+
+
 class SlowLogs(Logs):
     """Each read times out after one record, unless it was the last."""
 

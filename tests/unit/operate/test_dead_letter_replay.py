@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
 
 import pytest
 
 from app.errors import NotUsable, Refused
 from app.headers import Header
-from app.model import CommittedOffset, Partition, Watermarks
-from app.operate.dead_letter_replay import DeadLetterReplay, Pace, Plan, steps
+from app.model import CommittedOffset, Partition, Topic, Watermarks
+from app.operate.dead_letter_replay import DeadLetterReplay, Pace, Plan, Session, steps
 from app.operate.dead_letters import Letter, Selection
 from app.operate.ledger import Remainder, ReplayLedger, Waiting
 from app.records import Fate, OutgoingRecord, Record
+from tests.fakes import make_task_config
+from tests.fakes.driver import DriverKafka
 
 DEAD, CLEAN, PARKED, LEDGER = Partition("dead", 0), Partition("clean", 3), Partition("dead.parked", 0), "dead.replayed"
 VALUES = (1, b"good"), (2, b"bad")
@@ -331,6 +335,14 @@ class TestRemainder:
         assert (6, 10, 4) == _shape(span(6, committed=committed))
         assert "winnow-replay/1 other=8 clean=9" == span(committed=committed).metadata(9)
 
+    def test_an_offset_never_goes_back(self) -> None:
+        """Its metadata does. What began above a lower offset would be taken for aborted, and be aborted again."""
+        writer = run(replay(), letter(4), over=span(committed=CommittedOffset(20, "winnow-replay/1 clean=4")))
+
+        assert [(21, 4), (22, 5), (23, 10)] == [
+            (offset, int(metadata.rpartition("=")[2])) for _, offset, metadata in writer.commits
+        ]
+
     def test_what_was_not_read_waits(self) -> None:
         """A replay from a time on does not settle what is older."""
         writer = run(replay(), letter(6), over=span(6))
@@ -367,3 +379,59 @@ def test_a_rate_is_kept() -> None:
     free = Pace(None, sleep=slept.append)
     free.wait(1_000)
     assert (8, 1_000) == (len(slept), free.step(1_000))
+
+
+def test_what_is_not_in_the_ledger_takes_no_memory() -> None:
+    """A replay asks for each dead letter that it reads, even if it takes few of millions."""
+    ledger = ReplayLedger(LEDGER, "clean")
+    before = deepcopy(vars(ledger))
+
+    assert not ledger.holds(waiting(letter(1)))
+    assert before == vars(ledger)
+
+
+class DeadLetterKafka(DriverKafka):
+    """A cluster with an empty dead-letter topic, and a ledger that may have an open transaction at its end."""
+
+    def __init__(self, ledger: Watermarks) -> None:
+        super().__init__()
+        self._marks = {Partition(LEDGER, 0): ledger}
+        self.created: dict[str, Mapping[str, str]] = {}
+
+    def source_topics(self, names: Collection[str], *_: object) -> dict[str, Topic]:
+        return {name: Topic(name, "id", 1) for name in names}
+
+    def watermarks(self, partitions: Collection[Partition]) -> dict[Partition, Watermarks]:
+        return {each: self._marks.get(each, Watermarks(0, 0, 0)) for each in partitions}
+
+    def make_room(self, topic: str, partitions: int, settings: Mapping[str, str]) -> list[Partition]:
+        self.created[topic] = settings
+        return [Partition(topic, 0)]
+
+    @contextmanager
+    def open(self, *_: object) -> Iterator[list[None]]:
+        yield []
+
+    def batches(self, *_: object) -> Iterator[list[Record]]:
+        yield []
+
+
+def carried_out(kafka: DeadLetterKafka) -> None:
+    plan, tasks = Plan(Selection(), None, 3), make_task_config()
+    session = Session(tasks, plan, Cleanse(), clients=kafka.clients, kafka=kafka, reader=kafka)  # type: ignore[arg-type]  # what it uses
+    session.carry_out(Pace(None), lambda _: None)
+
+
+def test_entries_that_nobody_can_read_are_not_taken_for_missing() -> None:
+    """A transaction that hangs in the ledger may have been committed: its lines would be written a second time."""
+    carried_out(DeadLetterKafka(Watermarks(0, 0, 0)))
+
+    with pytest.raises(NotUsable, match=r"a transaction is open in dead\.replayed-0.*find-hanging"):
+        carried_out(DeadLetterKafka(Watermarks(0, 0, 4)))
+
+
+def test_the_parking_topic_takes_what_the_dead_letters_take() -> None:
+    """With the brokers' limit a large one would stop each replay at the same place."""
+    carried_out(kafka := DeadLetterKafka(Watermarks(0, 0, 0)))
+
+    assert str(make_task_config().dead_letters.max_bytes) == kafka.created["dead.parked"]["max.message.bytes"]

@@ -110,6 +110,7 @@ def test_what_became_of_a_part() -> None:
     assert (17, 0, 0, {}, {}, False, None) == tuple(as_json(part, None).values())[4:]
     assert "another replay" in problem_of(part, Receipt(A, 17, 17, outcome=Outcome.FENCED))
     assert "it broke" == problem_of(part, Receipt(A, 17, 17, outcome=Outcome.FAILED, error="it broke"))
+    assert problem_of(part, Receipt(A, 17, 19)).startswith("it ended early")
 
 
 def test_what_blocks_a_part_is_no_matter_of_the_service() -> None:
