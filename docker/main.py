@@ -22,6 +22,7 @@ from urllib.parse import urlencode
 
 from app import log
 from app.cli import main
+from app.driver.stop import Stop
 from app.events import DRIVER_CRASHED, DRIVER_RESTARTING, EXECUTORS_LEFT
 
 # A copy: the command removes its configuration, which may contain secrets, from the environment.
@@ -57,7 +58,9 @@ def run() -> None:
 
 
 def again(attempt: int) -> NoReturn:
-    """Wait for a minute at most, then restart; a signal ends it cleanly."""
+    """Wait for a minute at most, then restart; a signal ends it cleanly, also one that came before the failure."""
+    if Stop.signalled:
+        sys.exit(0)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: sys.exit(0))
     seconds = pause(attempt)

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from itertools import count, cycle, islice
 
 import click
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, Message, Producer
 
-from app.demo.lines import PRODUCER, GeneratedRecord, Recipe
+from app.demo.lines import PRODUCER, QUEUED, TURN, GeneratedRecord, Recipe
 
 TICK_SECONDS = 0.1
 ENDLESS = 1 << 40
@@ -38,11 +38,22 @@ def to_kafka(bootstrap: str, topic: str, rate: int, seconds: float) -> None:
     partitions = len(producer.list_topics(topic, timeout=30).topics[topic].partitions)
     if not partitions:
         raise click.ClickException(f"topic {topic!r} does not exist at {bootstrap}")
+    failures: list[KafkaError] = []
+
+    def failed(error: KafkaError | None, _: Message) -> None:
+        if error:
+            failures.append(error)
+
     for number, lines in paced(partitions, rate, seconds):
-        for line in lines:
-            producer.produce(topic, line.value, line.key, number)
+        for begin in range(0, len(lines), TURN):
+            while len(producer) > QUEUED:
+                producer.poll(0.05)
+            for line in lines[begin : begin + TURN]:
+                producer.produce(topic, line.value, line.key, number, on_delivery=failed)
         producer.poll(0)
-    producer.flush(30)
+    if lost := producer.flush(30) + len(failures):
+        why = failures[0].str() if failures else "no response"
+        raise click.ClickException(f"{lost} lines did not reach {topic} at {bootstrap}: {why}")
 
 
 def to_flume(address: str, rate: int, seconds: float) -> None:

@@ -36,7 +36,7 @@ class Newcomers:
         self._known: set[Partition] | None = None
         self._new: set[Partition] = set()
         self._left_behind: dict[Partition, int] = {}
-        """The offsets that only Kafka on the source's cluster had when their partitions were met."""
+        """The offsets that only Kafka on the source's cluster has; until they are carried over or deleted."""
 
     @property
     def known(self) -> Collection[Partition]:
@@ -49,7 +49,8 @@ class Newcomers:
         If the copies on the source's cluster cannot be read, nothing is decided.
         """
         added = committed.keys() - (self._known or ())
-        copies = self._look_for_copies([each for each in added if committed[each] is None])
+        without = [each for each in added | (self._left_behind.keys() & committed.keys()) if committed[each] is None]
+        copies = self._look_for_copies(without)
         if self._known is None:  # a partition is new if the group has worked on another one of its topic (KIP-1327)
             offsets = {**committed, **copies}
             last = {
@@ -66,7 +67,8 @@ class Newcomers:
     def _look_for_copies(self, partitions: Collection[Partition]) -> Mapping[Partition, CommittedOffset]:
         """Only the copy has an offset if `sink.kafka` or `offsets.store` is new, or the main store lost it."""
         copies = self._copies.load(partitions, stable=False) if self._copies is not None and partitions else {}
-        self._left_behind |= {partition: copy.offset for partition, copy in copies.items()}
+        kept = {each: offset for each, offset in self._left_behind.items() if each not in partitions}
+        self._left_behind = kept | {each: copy.offset for each, copy in copies.items()}
         return copies
 
     def forget(self, partitions: Collection[Partition]) -> None:

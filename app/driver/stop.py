@@ -20,6 +20,9 @@ class Stopped(Exception):  # not an error: the way out of a wait
 class Stop:
     """Set once, by SIGTERM or SIGINT. From then on every wait ends at once."""
 
+    signalled = False
+    """Whether a signal has come to this process, which must not start anew then."""
+
     def __init__(self) -> None:
         self._event = threading.Event()
         self._handover_seconds = 0.0
@@ -66,7 +69,7 @@ class Stop:
             signal.signal(number, self._on_signal)
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
-        name = signal.Signals(number).name
+        Stop.signalled, name = True, signal.Signals(number).name
         if number != signal.SIGTERM or self.leaving or not self._handover_seconds:
             self.request(name)
             return

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from app.errors import CorruptOffset, Fenced
+from app.errors import CorruptOffset, Fenced, Unreachable
 from app.events import MIRROR_CAUGHT_UP, MIRROR_FAILING, REMIND_SECONDS
 from app.model import CommittedOffset, Partition, Plugin
 from app.offsets.contract import OffsetStore, StoreContext
@@ -231,11 +231,14 @@ def put_right(mirror: OffsetStore, left: Left, truth: OffsetStore) -> None:
     Write offsets that the mirror has not reached, and set back those ahead of the store.
 
     Tasks continue meanwhile, so a mirror ahead of these offsets may be correct. Tasks write only committed offsets: a
-    mirror is wrong only if it is ahead of an offset loaded from the store after it.
+    mirror is wrong only if it is ahead of an offset loaded from the store after it. Of hundreds of busy partitions one
+    is always pending, so that load may fail: then the next comparison decides.
     """
     found = mirror.load(left, stable=False)
     ahead = [each for each, at in found.items() if at.corrupt or at.offset > left[each].offset]
-    later = truth.load(ahead, stable=True) if ahead else {}
+    later: Mapping[Partition, CommittedOffset] = {}
+    with contextlib.suppress(Unreachable):
+        later = truth.load(ahead, stable=True) if ahead else {}
 
     def write(partition: Partition, at: CommittedOffset) -> None:
         stored, right = found.get(partition), later.get(partition)

@@ -40,10 +40,14 @@ class WatchedOffsets:
     def moved(self) -> tuple[Partition, CommittedOffset | None] | None:
         """Return a partition that was committed since the last look, with its offset now; None if all stand still."""
         before, self._known = self._known, self._load()
+        main = self._known[0]
         for was, now in zip(before, self._known, strict=True):
             for partition in self._partitions:
-                if now.get(partition) != was.get(partition):
-                    return partition, now.get(partition)
+                at = now.get(partition)
+                # A paused service moves no offset, but it corrects the copies.
+                is_copied = now is not main and _offset(at) == _offset(main.get(partition))
+                if at != was.get(partition) and not is_copied:
+                    return partition, at
         return None
 
     @property
@@ -53,6 +57,10 @@ class WatchedOffsets:
 
     def _load(self) -> list[Mapping[Partition, CommittedOffset]]:
         return [store.load(self._partitions, stable=False) for store in self._stores]
+
+
+def _offset(at: CommittedOffset | None) -> int | None:
+    return None if at is None else at.offset
 
 
 class StoppedService:

@@ -30,16 +30,21 @@ MAIN = ROOT / "docker/main.py"
 # The program with a fake command, started as a cluster's driver. The command exits with codes from a list, one per
 # start.
 PROGRAM = """
-import os, sys
+import os, signal, sys
 from ipaddress import ip_address
 from pathlib import Path
 import {main} as program
+from app.driver.stop import Stop
 codes = Path({codes!r})
 def command():
     first, *rest = codes.read_text().split()
     codes.write_text(" ".join(rest))
     group, password = os.environ.pop("WINNOW_GROUP__ID"), "hunter2"
     print("started", os.getpid(), os.environ.get(program.ATTEMPT), group, *sys.argv[1:], flush=True)
+    if first == "signalled":
+        Stop().on_signals()
+        os.kill(os.getpid(), signal.SIGTERM)
+        sys.exit(3)
     sys.exit(int(first)) if first.isdecimal() else int(first)
 program.main, program.FIRST_SECONDS, program.LONGEST_SECONDS = command, {first}, {longest}
 program.reap()
@@ -112,6 +117,14 @@ def test_a_signal_ends_the_wait(tmp_path: Path) -> None:
             pass
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=PATIENCE) == 0
+
+
+def test_a_signal_before_the_failure_ends_the_driver(tmp_path: Path) -> None:
+    """Its pod is deleted, and it fails while it leaves: another start would work until it is killed."""
+    with started(tmp_path, "signalled 0") as process:
+        output, _ = process.communicate(timeout=PATIENCE)
+
+    assert (0, 1) == (process.returncode, len(runs(output)))
 
 
 def test_the_wait_is_bounded(program: ModuleType) -> None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import islice
+from types import SimpleNamespace
+from typing import Any
 
+import click
 import pytest
 
-from app.demo.feed import paced
+from app.demo.feed import paced, to_kafka
+from app.demo.lines import QUEUED, TURN
 from tests.fakes.simulation import SimulatedTime
 
 
@@ -28,3 +33,34 @@ def test_a_rate_is_kept(rate: int) -> None:
 def test_the_partitions_take_turns() -> None:
     """Each gets its share."""
     assert [0, 1, 0, 1] == [number for number, _ in islice(paced(2, 100, 10), 4)]
+
+
+class FullProducer:
+    """A producer whose broker takes 1,000 lines at each poll, and does not take the last three."""
+
+    def __init__(self, _settings: object) -> None:
+        self.queued = 0
+
+    def __len__(self) -> int:
+        return self.queued
+
+    def list_topics(self, topic: str, timeout: float) -> Any:
+        return SimpleNamespace(topics={topic: SimpleNamespace(partitions={0: None})})
+
+    def produce(self, *_: object, on_delivery: Callable[..., object]) -> None:
+        self.queued += 1
+        assert self.queued <= QUEUED + TURN, "BufferError: Local: Queue full"
+
+    def poll(self, _seconds: float) -> None:
+        self.queued = max(0, self.queued - 1_000)
+
+    def flush(self, _seconds: float) -> int:
+        return 3
+
+
+def test_a_broker_that_is_too_slow_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it did not take at the end is told."""
+    monkeypatch.setattr("app.demo.feed.Producer", FullProducer)
+
+    with pytest.raises(click.ClickException, match="3 lines did not reach raw at b:1: no response"):
+        to_kafka("b:1", "raw", 2_500_000, 0.1)

@@ -949,6 +949,20 @@ def test_an_offset_that_was_left_behind_is_found_when_its_topic_is_seen_later() 
     assert isinstance(discovery.discover().blocked[B], OffsetLeftBehind)
 
 
+def test_an_offset_that_was_left_behind_and_is_deleted_blocks_no_longer() -> None:
+    """That is the cure for whoever starts afresh; it needs no restart."""
+    kafka, left = DriverKafka(p0=(0, 10)), [Copies({A: 7})]
+
+    class Deleted(Copies):
+        def load(self, partitions: Iterable[Partition], *, stable: bool) -> Mapping[Partition, CommittedOffset]:
+            return left.pop().load(partitions, stable=stable) if left else {}
+
+    discovery = Discovery(config(), replace(kafka.clients, copies=Deleted({})))
+
+    assert isinstance(discovery.discover().blocked[A], OffsetLeftBehind)
+    assert {A: 0} == starts(discovery.discover())
+
+
 def test_nothing_is_decided_before_the_copies_are_told() -> None:
     """While the source's cluster is not responding, the whole service waits; then the offset is found left behind."""
     kafka, copies = DriverKafka(p0=(0, 10)), Copies({A: 7})

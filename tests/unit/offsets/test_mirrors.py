@@ -279,6 +279,23 @@ def test_a_task_that_went_on_meanwhile_is_not_set_back(server: FailingStore) -> 
     assert 100 == server.holds(A)
 
 
+class PendingStore(MainStore):
+    """A store in which an offset is always pending."""
+
+    def load(self, partitions: Iterable[Partition], *, stable: bool) -> dict[Partition, CommittedOffset]:
+        assert stable
+        raise Unreachable("pending")
+
+
+def test_a_pending_offset_holds_up_no_other(server: FailingStore) -> None:
+    """Beside hundreds of busy tasks one is always pending. Whether the mirror is ahead is decided at the next look."""
+    server.save(A, 100, "")
+
+    put_right(server, {A: CommittedOffset(5), B: CommittedOffset(6)}, PendingStore())
+
+    assert (100, 6) == (server.holds(A), server.holds(B))
+
+
 class Corrupt(FailingStore):
     """A mirror that holds something other than offsets."""
 

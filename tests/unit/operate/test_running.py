@@ -123,6 +123,17 @@ def test_an_offset_that_moves_in_another_store(store: str) -> None:
         group.change(7)
 
 
+def test_a_copy_that_is_corrected_is_no_commit() -> None:
+    """A paused service does that after a reset, so that a second reset at once would be refused."""
+    group = WatchedGroup()
+    copies, main = group.kafka.copies, group.kafka.committed
+    assert copies is not None
+    copies.reset(B, 9, "")
+    group.while_looking = lambda: copies.reset(B, main[B].offset, "")
+
+    group.change(7)
+
+
 @pytest.mark.parametrize(("interval", "seconds"), [("500ms", 3), ("15s", 30)])
 def test_it_looks_for_as_long_as_a_commit_may_take(interval: str, seconds: float) -> None:
     """With a long interval, a busy service is silent for longer than an idle one."""
