@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from app.cures import KafkaTools
+from app.errors import NotUsable
 from app.facts import BrokerFacts, TopicFacts
 from app.model import (
     Assignment,
@@ -151,8 +152,8 @@ class CutsUnknown:
 class Placeholders(Protocol):
     """Creates the topics that hold the source's offsets on the sink's own cluster; see `app.kafka.companions`."""
 
-    def make_room(self, partitions: Iterable[Partition]) -> None:
-        """Create what the offsets of these partitions still need."""
+    def make_room(self, partitions: Iterable[Partition]) -> Mapping[Partition, NotUsable]:
+        """Create what the offsets of these partitions still need; return why Kafka refuses it for some of them."""
 
     def lacking(self, partitions: Iterable[Partition]) -> Mapping[str, int]:
         """Return the topics that `make_room` would create or grow, and the number of partitions each needs."""

@@ -28,7 +28,7 @@ from app.driver.takeover import LOOK_SECONDS, control_partitions_last
 from app.driver.task_config import task_config
 from app.driver.tracker import StatusTracker
 from app.driver.workload import Workload
-from app.errors import NotAllowed, NotUsable, SparkFailed, Superseded, Unreachable
+from app.errors import Blocked, NotAllowed, NotUsable, SparkFailed, Superseded, Unreachable
 from app.events import PARTITIONS_MISSING
 from app.model import Assignment, Attempt, Guarantee, OffsetRange, Outcome, Partition, TaskConfig, latest
 from app.rates import Window
@@ -172,13 +172,24 @@ class Service:
         stable = not (self._beside_others or self._discovery.owners.stands_by)
         try:
             config, workload = self.task_config(), self._discovery.discover(stable=stable)
+            return config, self._with_room(workload, works=works)
         except Unreachable:
             if works:  # only the source may be away, for as long as offsets are kept
                 self._renew()
             raise
-        if self._clients.placeholders is not None:
-            self._clients.placeholders.make_room(workload.ranges)
-        return config, workload
+
+    def _with_room(self, workload: Workload, *, works: bool) -> Workload:
+        """
+        Make room for offsets on the sink's own cluster; block the partitions for which Kafka refuses that.
+
+        Raises:
+            NotUsable: it refuses that for all partitions before any work began.
+        """
+        placeholders = self._clients.placeholders
+        refused = placeholders.make_room(workload.ranges) if placeholders is not None else {}
+        if refused and not works and refused.keys() == workload.committed.keys():
+            raise next(iter(refused.values()))
+        return workload.blocking({each: Blocked(each, why.cause, cure=why.cure) for each, why in refused.items()})
 
     def _as_soon_as_kafka_answers(self, call: Callable[[], T]) -> T:
         return retry_until_available(partial(self._ask, call), self._stop, self._tracker, self._runtime.monotonic)

@@ -58,6 +58,11 @@ class Workload(SourceOffsets):
     rewound: Mapping[Partition, tuple[int, int]] = field(default_factory=dict)
     fenced: Mapping[Partition, Owner | None] = field(default_factory=dict)
 
+    def blocking(self, errors: Mapping[Partition, Blocked]) -> Workload:
+        """Return the workload with these partitions blocked, too."""
+        ranges = {each: planned for each, planned in self.ranges.items() if each not in errors}
+        return replace(self, ranges=ranges, blocked={**self.blocked, **errors})
+
     def lag(self, partition: Partition) -> int:
         return self.offsets[partition].lag(self.ranges[partition].start, self.ranges[partition].end)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
@@ -20,6 +20,7 @@ from app.cures import KafkaTools
 from app.errors import NotAllowed, NotUsable, Unreachable
 from app.kafka import settings
 from app.kafka.failures import (
+    MISCONFIGURED,
     called,
     decisive,
     error_of,
@@ -159,10 +160,16 @@ class AdminConnection:
         """Return a setting that all brokers share, from one of them; None if reading it is not allowed."""
         return (self.broker_settings() or {}).get(name)
 
-    def failure(self, error: KafkaError | KafkaException, doing: str) -> NotUsable | Unreachable:
-        """Return what an error means for the service. Reconnect if Kafka did not respond or denied access."""
+    def failure(
+        self, error: KafkaError | KafkaException, doing: str, rejections: Collection[int] = MISCONFIGURED
+    ) -> NotUsable | Unreachable:
+        """
+        Return what an error means for the service. Reconnect if Kafka did not respond or denied access.
+
+        `rejections` are the codes that no later request would change.
+        """
         self.client.poll(0)
-        failure = of_cluster(error, doing, self._kafka, self._last_error)
+        failure = of_cluster(error, doing, self._kafka, self._last_error, rejections)
         if isinstance(failure, NotAllowed | Unreachable):
             failure = self._explained(failure, decisive(error, self._last_error), doing)
             retired = [self.client]

@@ -11,13 +11,15 @@ from confluent_kafka.admin import NewPartitions, NewTopic  # type: ignore[attr-d
 
 from app.errors import NotUsable, TopicMissing, Unreachable
 from app.kafka.admin import ANSWER_SECONDS, AdminConnection
-from app.kafka.failures import error_of
+from app.kafka.failures import CURES, MISCONFIGURED, TOPIC_REFUSED, error_of, is_about
 from app.kafka.topics import KafkaTopics
 from app.model import Partition
 
 BROKERS_DEFAULT = -1
 """The replication factor is the brokers' default."""
 LEADER_SECONDS = 15.0
+ALREADY_THERE = frozenset({KafkaError.TOPIC_ALREADY_EXISTS, KafkaError.INVALID_PARTITIONS})
+"""Another process was faster: the topic exists, or has at least as many partitions as it was to get."""
 
 
 class KafkaCompanions:
@@ -33,6 +35,10 @@ class KafkaCompanions:
             return self._topics.source_topics([name], None)[name].partitions
         except TopicMissing:
             return 0
+        except NotUsable as error:
+            if is_about(error, {KafkaError.TOPIC_EXCEPTION}):  # no topic can have this name
+                return 0
+            raise
 
     def create(self, name: str, partitions: int, settings: Mapping[str, str]) -> int:
         """Create a topic, unless it exists, and wait until its partitions have leaders; return how many it has."""
@@ -71,17 +77,29 @@ class KafkaPlaceholders:
         self._companions = KafkaCompanions(connection)
         self._template = template
 
-    def make_room(self, partitions: Iterable[Partition]) -> None:
+    def make_room(self, partitions: Iterable[Partition]) -> Mapping[Partition, NotUsable]:
         """Create missing placeholders, and grow those with fewer partitions than their source topic."""
+        partitions, refused = list(partitions), dict[Partition, NotUsable]()
         for name, wanted in self.lacking(partitions).items():
-            self._provide(name, wanted, grow=self._companions.partitions_of(name) > 0)
+            there = self._companions.partitions_of(name)
+            try:
+                self._provide(name, wanted, grow=there > 0)
+            except NotUsable as error:
+                if not is_about(error, TOPIC_REFUSED):  # a denied login, for example, is not about this topic
+                    raise
+                without = (each for each in partitions if self._name(each) == name and each.number >= there)
+                refused |= dict.fromkeys(without, error)
+        return refused
 
     def lacking(self, partitions: Iterable[Partition]) -> Mapping[str, int]:
         wanted: dict[str, int] = {}
-        for topic, number in partitions:
-            name = self._template.format(topic=topic)
-            wanted[name] = max(wanted.get(name, 0), number + 1)
+        for each in partitions:
+            name = self._name(each)
+            wanted[name] = max(wanted.get(name, 0), each.number + 1)
         return {name: count for name, count in wanted.items() if self._companions.partitions_of(name) < count}
+
+    def _name(self, partition: Partition) -> str:
+        return self._template.format(topic=partition.topic)
 
     def _provide(self, name: str, partitions: int, *, grow: bool) -> None:
         client, tools = self._connection.client, self._connection.tools
@@ -101,9 +119,9 @@ def _wait_for(connection: AdminConnection, created: Future[None], doing: str, cu
     try:
         connection.wait(created)
     except KafkaException as error:
-        if error_of(error).code() == KafkaError.TOPIC_ALREADY_EXISTS:
+        if error_of(error).code() in ALREADY_THERE:
             return
-        failure = connection.failure(error, doing)
+        failure = connection.failure(error, doing, MISCONFIGURED | TOPIC_REFUSED)
         if isinstance(failure, NotUsable):
-            raise type(failure)(failure.cause, cure) from error
+            raise type(failure)(failure.cause, CURES.get(error_of(error).code(), cure)) from error
         raise failure from error

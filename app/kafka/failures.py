@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from confluent_kafka import KafkaError, KafkaException
 
@@ -53,6 +53,18 @@ MISCONFIGURED = frozenset(
         KafkaError.UNSUPPORTED_VERSION,
         KafkaError.INVALID_TRANSACTION_TIMEOUT,
         KafkaError.INVALID_GROUP_ID,
+        KafkaError.TOPIC_EXCEPTION,
+    }
+)
+# The codes by which a broker refuses to create or grow a topic, and would again until somebody changes something.
+TOPIC_REFUSED = frozenset(
+    {
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.INVALID_CONFIG,
+        KafkaError.INVALID_REPLICATION_FACTOR,
+        KafkaError.INVALID_REQUEST,
+        KafkaError.POLICY_VIOLATION,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
         KafkaError.TOPIC_EXCEPTION,
     }
 )
@@ -180,9 +192,13 @@ def is_refusal(error: KafkaError) -> bool:
 
 def is_forbidden_id(failure: NotUsable) -> bool:
     """Return whether the right to a transactional id is missing, rather than a login denied for a moment."""
+    return is_about(failure, {KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED})
+
+
+def is_about(failure: NotUsable, codes: Collection[int]) -> bool:
+    """Return whether Kafka answered with one of these codes."""
     problem = failure.__cause__
-    forbidden = KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    return isinstance(problem, KafkaException) and error_of(problem).code() == forbidden
+    return isinstance(problem, KafkaException) and error_of(problem).code() in codes
 
 
 def tells_too_little(error: KafkaError) -> bool:
@@ -221,6 +237,7 @@ def of_cluster(
     doing: str,
     kafka: Mapping[str, str],
     connection: KafkaError | None = None,
+    rejections: Collection[int] = MISCONFIGURED,
 ) -> NotUsable | Unreachable:
     """
     Return what an error means for the service: it waits for Kafka, or it stops and tells the operator.
@@ -230,6 +247,7 @@ def of_cluster(
         doing: what was being done.
         kafka: the properties of the client's cluster.
         connection: the last error of the client's connections.
+        rejections: the codes that no later request would change.
     """
     error, cluster, section = decisive(problem, connection), called(kafka), section_of(kafka)
     text = f"{doing}: {WHEN.sub('', error.str())} ({error.name()})"
@@ -240,7 +258,7 @@ def of_cluster(
     if error.code() in MISCONFIGURED and error.str().startswith(NO_CLIENT):
         cure = f"correct the files that `{section}` names; a running service tries again until they match"
         return Unreachable(f"{cluster} cannot be reached while {text}", cure)
-    if error.code() in MISCONFIGURED:
+    if error.code() in rejections:
         cure = CURES.get(error.code(), f"check the settings under `{section}`")
         return NotUsable(f"{cluster} rejected the request while {text}", cure)
     return Unreachable(f"{cluster} is not responding while {doing}: {error.str()}")

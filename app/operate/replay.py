@@ -163,7 +163,8 @@ class Replay:
         if not self._left:
             return {}
         if self._clients.placeholders is not None:
-            self._clients.placeholders.make_room([each.partition for each in self._left])
+            for refusal in self._clients.placeholders.make_room([each.partition for each in self._left]).values():
+                raise refusal
         ranges = tuple(each.range for each in self._left)
         # A record that the service's tasks have survived must not end the command either.
         deadline = REAL.wall_clock() + AS_LONG_AS_IT_TAKES

@@ -113,7 +113,8 @@ class StoppedService:
         """
         self.refuse_running(target, *others)
         if self._clients.placeholders is not None:
-            self._clients.placeholders.make_room(partitions)
+            for refusal in self._clients.placeholders.make_room(partitions).values():
+                raise refusal
         if self._exactly_once:
             self.fence(partitions, "no offset was changed")
         written: dict[Partition, CommittedOffset] = {}

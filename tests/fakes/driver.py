@@ -80,6 +80,8 @@ class DriverKafka:
         self.asked_for_time: list[int] = []
         self.room: dict[str, int] | None = None
         """The placeholders and their partitions; None if source and sink are on one cluster."""
+        self.no_room: dict[Partition, NotUsable] = {}
+        """Why the placeholder gets no such partition."""
         self.copies: FakeOffsets | None = None
         """The group's offsets on the source's cluster, if the sink has its own."""
         self.keeps_offsets: float | None = None
@@ -172,9 +174,11 @@ class DriverKafka:
         wanted = {f"{each.topic}.offsets": each.number + 1 for each in sorted(partitions)}
         return {name: count for name, count in wanted.items() if (self.room or {}).get(name, 0) < count}
 
-    def make_room(self, partitions: Iterable[Partition]) -> None:
+    def make_room(self, partitions: Iterable[Partition]) -> dict[Partition, NotUsable]:
         assert self.room is not None
-        self.room |= self.lacking(partitions)
+        refused = {each: self.no_room[each] for each in partitions if each in self.no_room}
+        self.room |= self.lacking(each for each in partitions if each not in refused)
+        return refused
 
     def refuse_foreign_members(self) -> None:
         self.when_asked()

@@ -284,6 +284,65 @@ class TestTwoClusters:
 
         assert [{"raw.offsets": 2}] == found
 
+    def test_a_placeholder_that_cannot_grow_blocks_only_what_it_lacks(self) -> None:
+        """A source got a partition that the sink's user may not add to the placeholder. It is read once there is room."""
+        kafka, stop = DriverKafka(p0=(0, 5), p1=(0, 5)), ImpatientStop()
+        kafka.room, kafka.no_room = {"raw.offsets": 1}, {B: NotAllowed("Kafka denied access", "add partitions")}
+
+        with capture_logs() as logs:
+            assert 1 == service(kafka, FakeRounds(works(kafka))).run(until_end=True)
+
+        assert [A] == list(kafka.committed)
+        (blocked,) = [each["error"] for each in logs if each["event"] == "partition_blocked"]
+        assert "raw-1: Kafka denied access: add partitions" == blocked
+
+        def grow() -> None:
+            kafka.no_room.clear()
+            if B in kafka.committed:
+                stop.request("done")
+
+        assert 0 == service(kafka, FakeRounds(works(kafka, grow)), stop=stop).run(until_end=False)
+        assert [A, B] == list(kafka.committed)
+
+    def test_a_service_without_any_placeholder_does_not_start(self) -> None:
+        """Nothing can be read. Once it works, not even that ends it: an operator may mend it without a restart."""
+        kafka, stop = DriverKafka(p0=(0, 5)), ImpatientStop()
+        kafka.room, kafka.no_room = {}, {A: NotUsable("a policy forbids it", "create it")}
+
+        with pytest.raises(NotUsable, match="a policy forbids it: create it"):
+            service(kafka, FakeRounds(works(kafka))).run(until_end=False)
+
+        lost, refusal = kafka.no_room, dict(kafka.no_room)
+        lost.clear()
+
+        def lose(assignments: Sequence[Assignment]) -> Result:
+            lost.update({} if kafka.committed else refusal)
+            return works(kafka)(assignments)
+
+        rounds = FakeRounds(lose)
+        assert 1 == service(kafka, rounds, stop=stop).run(until_end=True)
+        assert 1 == len(rounds.rounds)
+
+    def test_offsets_are_renewed_while_placeholders_cannot_be_asked_for(self) -> None:
+        """The sink's controller may be away for longer than offsets are kept."""
+        kafka = DriverKafka(p0=(0, 5), p1=(0, 5))
+        kafka.room, kafka.committed[B] = {}, CommittedOffset(5)
+        events: list[str] = []
+        answer = kafka.make_room
+
+        def make_room(partitions: Iterable[Partition]) -> dict[Partition, NotUsable]:
+            if A in kafka.committed and "away" not in events:
+                events.append("away")
+                raise Unreachable("no controller")
+            return answer(partitions)
+
+        kafka.make_room = make_room  # type: ignore[method-assign]
+        running = service(kafka, FakeRounds(works(kafka)), stop=ImpatientStop())
+        running._renewal.renew = lambda *_, **__: events.append("renewal")  # type: ignore[method-assign]
+
+        assert 0 == running.run(until_end=True)
+        assert ["renewal", "away", "renewal", "renewal"] == events
+
     def test_tasks_know_both_clusters(self) -> None:
         """They read from one and write to the other."""
         kafka = DriverKafka(p0=(0, 5))
