@@ -23,6 +23,8 @@ from app.topics import OwnTopics
 
 # The broker's default for max.message.bytes, if reading the topic's configuration is not allowed.
 USUAL_MAX_BYTES = 1_048_588
+# A placeholder's name, which is longer than its source's, may be one that no topic can have.
+NO_TOPIC = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_EXCEPTION})
 UNLIMITED_MS = (1 << 63) - 1
 """The largest 64-bit number, which stands for any timestamp in a topic's configuration."""
 
@@ -117,7 +119,7 @@ class KafkaTopics:
             except KafkaException as error:
                 if error_of(error).code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                     found[name] = TopicFacts(frozenset())
-                elif error_of(error).code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                elif error_of(error).code() not in NO_TOPIC:
                     raise self._connection.failure(error, f"describing topic {name!r}") from error
             else:
                 replicas = min((len(each.replicas) for each in described.partitions), default=1)

@@ -43,7 +43,9 @@ class TopicsConnection:
                 told = rights if include_authorized_operations else None
                 future.set_result(SimpleNamespace(topic_id="id", partitions=[led], authorized_operations=told))
             else:
-                future.set_exception(KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)))
+                impossible = len(name) > 249
+                code = KafkaError.TOPIC_EXCEPTION if impossible else KafkaError.UNKNOWN_TOPIC_OR_PART
+                future.set_exception(KafkaException(KafkaError(code)))
         return found
 
     def describe_configs(self, resources: list[ConfigResource], request_timeout: float) -> dict[Any, Future[Any]]:
@@ -104,6 +106,11 @@ def test_topics_that_do_not_exist() -> None:
         for name in ("more", "most")
     ] == str(raised.value).splitlines()
     assert ["raw"] == list(topics.source_topics(["raw", "more"], None, ["more"]))
+
+
+def test_a_name_that_no_topic_can_have_is_that_of_no_topic() -> None:
+    """The source of such a placeholder cannot be read; that must not end a service that reads others."""
+    assert ["raw"] == list(KafkaTopics(TopicsConnection("raw")).facts(["raw", "raw".ljust(250, "x")]))  # type: ignore[arg-type]
 
 
 def test_a_pattern_never_matches_an_internal_topic() -> None:
