@@ -24,6 +24,7 @@ PARTITIONS = 8
 UNKNOWN_LIMITS = "its limits on records are unknown until it rejects one"
 UNKNOWN_RETENTION = "no metric or alert tells when retention is about to delete unread records"
 UNREAD_SOURCE = "its partitions are not read"
+NO_ROOM = "the source partitions that it does not have are blocked until somebody adds them"
 UNREAD = "winnow pause, winnow audit and winnow dlq do not work"
 UNPAUSED = "winnow pause does not work"
 UNCOPIED = "tools that monitor lag on that cluster see no offsets"
@@ -74,7 +75,14 @@ class Preflight:
         if self._two:
             placeholders = [self._config.placeholder.format(topic=each) for each in topics]
             yield from diagnostics.of_placeholders(placeholders, by_key)
-            yield from _of_topics(sink, sink.topics(sorted(placeholders)), map(_reads, placeholders))
+            found = sink.topics(sorted(placeholders))
+            yield from _of_topics(sink, found, map(_reads, placeholders))
+            growing = {
+                name
+                for topic, name in zip(topics, placeholders, strict=True)
+                if topic in sources and name in found and 0 < found[name].partitions < sources[topic].partitions
+            }
+            yield from _of_topics(sink, found, (Need("topic", each, ("Alter",), NO_ROOM) for each in sorted(growing)))
             yield from _of_group(source, Need("group", self._config.group_id, ("Describe",)))
             yield from _of_group(source, Need("group", self._config.group_id, ("Read",), UNCOPIED))
         names = self._config.sink.topic, self._config.dead_letters.topic

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from structlog.testing import capture_logs
 
 from app.driver.check import Say, connected
@@ -121,6 +122,18 @@ def test_a_sink_on_the_cluster_of_the_source_is_told() -> None:
     said.clear()
     elsewhere = ("delivery.guarantee=at-least-once", "offsets.store.name=redis")
     assert 0 == connected(config(other, *elsewhere, "offsets.placeholder='{topic}'"), kafka.clients, noted(said))
+
+
+@pytest.mark.parametrize(("partitions", "warned"), [(3, False), (2, True)])
+def test_a_placeholder_that_may_not_grow_is_told(partitions: int, warned: bool) -> None:
+    """The service would block the partitions for whose offsets it has no room. A person may add them."""
+    kafka, said = DriverKafka(p0=(0, 1)), list[str]()
+    kafka.clusters, kafka.room, name = FakeCluster(), {"raw.offsets": 1}, "raw.winnow-offsets"
+    kafka.clusters.partitions = {"raw": 3, name: partitions}
+    kafka.clusters.rights[name] = frozenset({"Describe", "Read"})
+
+    assert 0 == connected(config("sink.kafka.bootstrap.servers=elsewhere:1"), kafka.clients, noted(said))
+    assert warned == any(f"warns    Winnow lacks Alter on topic {name!r}, so " in line for line in said)
 
 
 def test_a_placeholder_that_is_an_output_is_told() -> None:
