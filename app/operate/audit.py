@@ -234,7 +234,8 @@ class Survey:
         tasks, found = task_config(settings, kafka.destinations, NOBODY), offsets_of(settings, kafka)
         topics = [kafka.topics.destination(name) for name in sorted({each.partition.topic for each in found})]
         by_key, compacted = tasks.sink_partitioner is Partitioner.KEY, any(each.compacted for each in topics)
-        routing = Routing(tasks.sink, tasks.dead_letters, by_key, tasks.lineage, compacted)
+        now = round(time.time() * 1000)
+        routing = Routing(tasks.sink, tasks.dead_letters, by_key, tasks.lineage, compacted, now)
         refuse_lost_times(routing)
         outputs = (tasks.sink, tasks.dead_letters)
         written = [Partition(each.topic, number) for each in outputs for number in range(each.partitions)]

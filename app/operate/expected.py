@@ -11,11 +11,13 @@ import numpy as np
 
 from app.model import Partition
 
-REJECT, JUDGED, LINE, NAMED, REPLAYED, LETTER, ORIGINAL, MISSING, FILTERED = (1 << bit for bit in range(9))
+REJECT, JUDGED, LINE, NAMED, REPLAYED, LETTER, ORIGINAL, MISSING, FILTERED, LINE_KEPT, LETTER_KEPT = (
+    1 << bit for bit in range(11)
+)
 """
 Marks of a record, in order: it is a reject; it is to be judged; its line was found; a line that names it was found; a
 dead-letter replay wrote its line; a dead letter of it was found; its task's dead letter was found; nothing was found;
-a filter dropped it.
+a filter dropped it; retention has not deleted its line; nor its dead letter.
 """
 
 

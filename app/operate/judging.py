@@ -11,7 +11,18 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from app.model import Partition
-from app.operate.expected import FILTERED, JUDGED, LETTER, LINE, MISSING, REJECT, REPLAYED, Origin
+from app.operate.expected import (
+    FILTERED,
+    JUDGED,
+    LETTER,
+    LETTER_KEPT,
+    LINE,
+    LINE_KEPT,
+    MISSING,
+    REJECT,
+    REPLAYED,
+    Origin,
+)
 from app.operate.findings import Defect, Finding, again, missing, other_letter, other_line, shown, str_of
 from app.operate.matching import ELSEWHERE, Matching
 from app.operate.ranges import Why
@@ -99,14 +110,16 @@ class Judge:
     def _why_gone(self, row: int) -> Why | None:
         """Return why it is unknown whether a record is lost; None if it is known."""
         source, offset = self._matching.expected.origin(row)
-        letters = self._routing.letters(source)
-        own = letters if self._matching.expected.marks[row] & REJECT else self._routing.lines(source)
+        marks, letters = self._matching.expected.marks[row], self._routing.letters(source)
+        own = letters if marks & REJECT else self._routing.lines(source)
         for place in dict.fromkeys([*own, *letters]):  # a topic's limits may have turned a line into a dead letter
             log = self._logs.get(place)
             if log is None:
                 return Why.NO_LEADER
             if not log.stable:
                 return Why.OPEN
+            if marks & (LETTER_KEPT if place in letters else LINE_KEPT):
+                continue
             if log.begin > 0 and self._took(source, offset, place) and (place in own or not log.older):
                 return Why.EXPIRED
         return None

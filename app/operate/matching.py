@@ -9,7 +9,20 @@ from app.errors import WinnowError
 from app.headers import REPLAYS, SOURCE, TOPIC_ID, Headers, origin_of, ours, whole_number
 from app.model import Partition
 from app.operate.dead_letters import Letter
-from app.operate.expected import FILTERED, JUDGED, LETTER, LINE, NAMED, ORIGINAL, REJECT, REPLAYED, Expected, Origin
+from app.operate.expected import (
+    FILTERED,
+    JUDGED,
+    LETTER,
+    LETTER_KEPT,
+    LINE,
+    LINE_KEPT,
+    NAMED,
+    ORIGINAL,
+    REJECT,
+    REPLAYED,
+    Expected,
+    Origin,
+)
 from app.operate.findings import BY_THE_TOPICS, Defect, Finding, again, shown, str_of
 from app.operate.ranges import Range, Routing, Why
 from app.records import Fate, OutgoingRecord, Record
@@ -74,10 +87,13 @@ class Matching:
         """The smallest timestamp in milliseconds of a relevant line."""
 
     def expect(self, fates: Iterable[Fate]) -> None:
+        routing = self.routing
         for fate in fates:
             record = fate.record
             judged = record.offset in self.ranges[record.partition]
             marks = (JUDGED if judged else 0) | (REJECT if fate.reason else 0) | (FILTERED if fate.filtered else 0)
+            marks |= LINE_KEPT if routing.keeps(routing.sink, record.timestamp) else 0
+            marks |= LETTER_KEPT if routing.keeps(routing.dead_letters, record.timestamp) else 0
             new = self.expected.add(Origin(record.partition, record.offset), self.content_of(fate), marks)
             self.judged += new and judged
             self.filtered += bool(new and judged and fate.filtered)

@@ -231,6 +231,8 @@ class Routing:
     """Whether lines name their records. Then they may be in any partition, as there may have been fewer once."""
     compacted_source: bool = False
     """Whether at least one source topic is."""
+    now: int = 0
+    """When the audit began, in milliseconds since the epoch."""
 
     @property
     def anywhere(self) -> bool:
@@ -245,6 +247,15 @@ class Routing:
         count = self.dead_letters.partitions
         numbers = range(count) if self.lineage else [source.number % count]
         return [Partition(self.dead_letters.topic, number) for number in numbers]
+
+    def keeps(self, topic: Destination, timestamp: int) -> bool:
+        """
+        Whether the topic's retention cannot have deleted the output of a record with this timestamp, in milliseconds.
+
+        Output may have the time of writing instead, which a wrong timestamp is ahead of. So one in the future tells
+        nothing, and a tenth of the retention is left for the rest, for other clocks, and for the audit to run.
+        """
+        return topic.retention is not None and self.now - topic.retention * 9 // 10 <= timestamp <= self.now
 
 
 def together(routing: Routing, sources: Collection[Partition]) -> list[list[Partition]]:

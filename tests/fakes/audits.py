@@ -125,6 +125,7 @@ class AuditedTopics:
         starts: the first offset of source partitions from which retention has deleted records.
         lost: partitions without a leader.
         stable: whether no transaction is open in the sink.
+        begins: the first offset of other output partitions from which retention has deleted all records.
     """
 
     source: list[Record]
@@ -138,6 +139,7 @@ class AuditedTopics:
     starts: Mapping[Partition, int] = field(default_factory=dict)
     lost: Collection[Partition] = ()
     stable: bool = True
+    begins: Mapping[Partition, int] = field(default_factory=dict)
 
     def placed(self) -> list[Record]:
         """Return lines and dead letters with their offsets."""
@@ -152,8 +154,9 @@ class AuditedTopics:
     def audit(self, step: Step = no_step) -> Verdict:
         """Return the result of an audit."""
         source = Topic(self.source, self.starts, self.lost)
-        output = Topic(self.placed(), dict(zip((CLEAN, DEAD), self.taken, strict=True)), self.lost)
-        places = {CLEAN, DEAD, *(each.partition for each in self.lines)}
+        begins = {**dict(zip((CLEAN, DEAD), self.taken, strict=True)), **self.begins}
+        output = Topic(self.placed(), begins, self.lost)
+        places = {*begins, *(each.partition for each in self.lines)}
         ends = {each: End(marks.high_watermark, self.stable) for each, marks in output.watermarks(places).items()}
         readers = Readers(source, output, source, output)  # type: ignore[arg-type]  # all that an audit needs of topics
         return Auditor(FakeCleanse(), readers, self.routing, ends, self.times, step).compare([RAW, OTHER], self.ranges)

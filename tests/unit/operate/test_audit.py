@@ -21,7 +21,7 @@ from app.operate.lag import PartitionLag
 from app.operate.ranges import Asked, LeftOut, Range, Routing, Why, newest, packed, ranges, sampled, together
 from app.operate.reading import Span
 from app.records import Record
-from tests.fakes.audits import CLEAN, DEAD_LETTERS, OTHER, RAW, SINK, AuditedTopics, Topic, letter, line, named
+from tests.fakes.audits import CLEAN, DEAD, DEAD_LETTERS, OTHER, RAW, SINK, AuditedTopics, Topic, letter, line, named
 
 REPLAYED = ("winnow.replays", b"1")
 LINEAGE = Routing(SINK, DEAD_LETTERS, lineage=True)
@@ -280,6 +280,43 @@ class TestMatching:
         verdict = topics.audit()
 
         assert (1, [], {Why.EXPIRED: 2}) == (verdict.judged, verdict.findings, +verdict.not_judged)
+
+    @pytest.mark.parametrize(
+        ("now", "expired"), [(1_001, True), (1_002, False), (1_902, False), (1_903, True), (9_999, True)]
+    )
+    @pytest.mark.parametrize(
+        ("routing", "emptied"),
+        [({"lineage": True}, Partition("clean", 1)), ({"by_key": True}, Partition("clean", 1)), ({}, DEAD)],
+    )
+    def test_what_retention_cannot_have_taken(
+        self, routing: dict[str, bool], emptied: Partition, now: int, expired: bool
+    ) -> None:
+        """The output of a record that is too young is lost, also where a partition is empty that it may be in."""
+        sink = replace(SINK, partitions=1 if emptied == DEAD else 2, retention=1_000)
+        layout = Routing(sink, replace(DEAD_LETTERS, retention=1_000), **routing, now=now)
+        lines = [line(each, headers=named(each) if layout.lineage else []) for each in (A, C)]
+
+        verdict = AuditedTopics([A, B, C], lines, [], {RAW: WHOLE}, (0, math.inf), layout, begins={emptied: 5}).audit()
+
+        assert ([] if expired else [(Defect.LOST, B.offset)]) == [
+            (each.kind, each.origin and each.origin.offset) for each in verdict.findings
+        ]
+        assert {Why.EXPIRED: 1} == +verdict.not_judged if expired else not +verdict.not_judged
+
+    def test_each_topic_has_its_retention(self) -> None:
+        """A dead letter may be deleted although the sink would have kept a line; without a known one, both may be."""
+        bad, gone = source(2, b"bad"), {CLEAN: 5, DEAD: 5}
+        for sink, dead, record, kinds in (
+            (1_000, None, bad, []),
+            (None, 1_000, bad, [Defect.LOST]),
+            (1_000, None, B, []),
+            (None, 1_000, B, []),
+            (1_000, 1_000, B, [Defect.LOST]),
+        ):
+            layout = Routing(replace(SINK, retention=sink), replace(DEAD_LETTERS, retention=dead), now=1_500)
+            topics = AuditedTopics([record], [], [], {RAW: WHOLE}, (0, math.inf), layout, begins=gone)
+
+            assert kinds == [each.kind for each in topics.audit().findings]
 
     def test_a_line_that_names_what_the_source_does_not_hold(self) -> None:
         """Retention took what lay before the start of the partition, and nothing after it."""

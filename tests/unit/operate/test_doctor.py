@@ -6,6 +6,7 @@ import json
 import re
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from app.operate.audit import DEPTH
 from app.operate.doctor import CODES, Examination
 from parsers.contract import Parsed
 from tests.fakes import FakeKafka, FakeOffsets
-from tests.fakes.audits import CLEAN, RAW
+from tests.fakes.audits import CLEAN, DEAD, RAW
 from tests.fakes.driver import FakeCluster
 from tests.fakes.patients import END, Patient, broken
 from tests.fakes.pauses import PausedFor
@@ -286,6 +287,19 @@ def test_a_lost_line_is_found() -> None:
 
     assert [("wrong", "raw-0@4", "the sink has no line of this record, nor a dead letter")] == found(report)
     assert re.fullmatch("winnow audit --set group.id=g .*--from 1970-01-01T00:00:00.000Z", report.findings[0].cure)
+
+
+def test_a_lost_line_whose_dead_letter_cannot_have_expired(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The dead letters were emptied, but of older ones: they keep theirs for an hour."""
+    patient = Patient()
+    del patient.lines[4]
+    patient.kafka.outputs[DEAD] = Watermarks(5, 5, 5)
+    destination = patient.kafka.destination
+    patient.kafka.destination = lambda name: replace(destination(name), retention=3_600_000)  # type: ignore[method-assign]
+
+    for now, lost in ((60.0, [("wrong", "raw-0@4")]), (3_600.0, [])):
+        monkeypatch.setattr(time, "time", lambda now=now: now)
+        assert lost == [each[:2] for each in found(patient.examine()) if each[1].startswith("raw-0@")]
 
 
 def test_only_what_has_its_output_near_the_end_is_audited() -> None:
