@@ -23,6 +23,7 @@ from app.records import Record
 STABLE_SECONDS, LOOK_SECONDS = 30.0, 0.2
 MOST = 10_000_000
 """How many records are compared together, in about 0.6 GB of memory."""
+UNLIMITED_BYTES = 2**31 - 1
 DEPTH = 20_000
 """How many records a sample of the newest reads of each output partition, as far as they are in order of time."""
 
@@ -250,18 +251,19 @@ class Survey:
         self, judged: Mapping[Partition, Range], left_out: Sequence[LeftOut], times: tuple[int, float] | None
     ) -> Scope:
         sink, dead_letters = (
-            replace(each, before=None, after=None) for each in (self.tasks.sink, self.tasks.dead_letters)
+            replace(each, max_bytes=UNLIMITED_BYTES, compacted=False, before=None, after=None)
+            for each in (self.tasks.sink, self.tasks.dead_letters)
         )
-        timeless = replace(self.tasks, sink=sink, dead_letters=dead_letters)
+        unlimited = replace(self.tasks, sink=sink, dead_letters=dead_letters)
         sources = [each.partition for each in self.found]
-        return Scope(timeless, self.routing, sources, judged, left_out, self.ends, times)
+        return Scope(unlimited, self.routing, sources, judged, left_out, self.ends, times)
 
 
 class Scope(NamedTuple):
     """What to audit of all the sources."""
 
     tasks: TaskConfig
-    """The service's, with any timestamp allowed: a topic may have taken then what it would refuse now."""
+    """The service's, without the topics' limits: a topic may have taken then what it would refuse now."""
     routing: Routing
     sources: Sequence[Partition]
     judged: Mapping[Partition, Range]

@@ -5,15 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from hashlib import sha256
+from itertools import product
 
 import pytest
 
 from app.errors import NotUsable, WinnowError
-from app.model import CommittedOffset, Destination, Partition, Watermarks
+from app.executor.fates import Fates
+from app.executor.parse import make_parser, parse
+from app.model import CommittedOffset, Destination, Partition, Plugin, TaskConfig, Watermarks
 from app.offsets.metadata import Counts, OffsetMetadata
 from app.operate import matching
-from app.operate.audit import End, refuse_lost_times, stable_ends
+from app.operate.audit import End, Readers, Survey, refuse_lost_times, stable_ends
 from app.operate.expected import Origin
 from app.operate.findings import Defect, Finding, counted, shown
 from app.operate.judging import Verdict
@@ -21,6 +25,7 @@ from app.operate.lag import PartitionLag
 from app.operate.ranges import Asked, LeftOut, Range, Routing, Why, newest, packed, ranges, sampled, together
 from app.operate.reading import Span
 from app.records import Record
+from tests.fakes import make_task_config
 from tests.fakes.audits import CLEAN, DEAD, DEAD_LETTERS, OTHER, RAW, SINK, AuditedTopics, Topic, letter, line, named
 
 REPLAYED = ("winnow.replays", b"1")
@@ -595,6 +600,39 @@ class TestRanges:
 
         assert ({}, [LeftOut(Why.NO_LEADER, RAW, None)]) == (found, left_out)
         assert ("no leader", "raw", 0, None) == tuple(left_out[0].as_json().values())
+
+
+def test_limits_of_another_time() -> None:
+    """What the topics took then is right, also if they would refuse or cut it now, and the other way round."""
+    parser = Plugin("delimited", {"fields": ["a", "b"], "output": "{b}|{a}", "engine": "plain"})
+    wide = make_task_config(
+        parser=parser,
+        sink=replace(SINK, max_bytes=1_000_000),
+        dead_letters=replace(DEAD_LETTERS, max_bytes=1_000_000),
+    )
+    narrow = replace(
+        wide, sink=replace(SINK, max_bytes=520, compacted=True), dead_letters=replace(DEAD_LETTERS, max_bytes=1_000)
+    )
+    values = [b"1,x", b"2," + b"x" * 600, b"rubbish " * 100]
+    records = [Record(RAW, at, 1_000 + at, b"k" if at else None, value, []) for at, value in enumerate(values)]
+    end = End(len(records), stable=True)
+
+    for then, since in product((wide, narrow), (wide, narrow)):
+        written = [(each.to, each.written) for each in fates(then).of(records)]
+        output = Topic(
+            Record(to, at, one.timestamp, one.key, one.value, one.headers) for at, (to, one) in enumerate(written)
+        )
+        routing = Routing(since.sink, since.dead_letters)
+        survey = Survey(since, routing, [PartitionLag(RAW, None, None)], [], {CLEAN: end, DEAD: end})
+        scope = survey.scope({RAW: WHOLE}, [], (0, math.inf))
+        reader = Topic(records)
+        readers = Readers(reader, output, reader, output)  # type: ignore[arg-type]  # all that an audit needs of topics
+        (verdict,) = scope.audit(fates(scope.tasks), readers)
+        assert ([], {}, 3) == (verdict.findings, +verdict.not_judged, verdict.judged)
+
+
+def fates(config: TaskConfig) -> Fates:
+    return Fates(config, partial(parse, make_parser(config)))
 
 
 @pytest.mark.parametrize(
