@@ -156,7 +156,7 @@ def _done(at: PartitionLag, wanted: Span, asked: Asked, reached: int) -> tuple[S
     """
     assert at.watermarks is not None  # the caller has checked
     assert at.offset is not None
-    # Where the group's work began; 0 if unknown, as in foreign metadata.
+    # Where the group's work began, or somebody has set its offset since; 0 if unknown, as in foreign metadata.
     begun, first = at.metadata.since, asked.first.get(at.partition)
     begin = min(max(wanted.begin, begun), wanted.end)
     deleted = at.watermarks.log_start - begun if first is None or wanted.begin <= first else 0
