@@ -25,7 +25,7 @@ from tests.chaos.grouped import History
 from tests.chaos.hang import CASES, measure
 from tests.chaos.harm.refusals import KINDS, TAKEOVERS
 from tests.chaos.history import events
-from tests.chaos.nemesis import HARM
+from tests.chaos.nemesis import HARM, KILLS, STORM
 from tests.chaos.picture import draw, draw_resources
 from tests.chaos.report import report
 from tests.chaos.run import BRIEF, RARE, USUAL, Plan, refusals_plans
@@ -63,7 +63,8 @@ def main() -> None:
     help="Inject only this fault; repeatable, in the order given.",
 )
 @click.option("--kills", default=0, help="Inject only kills, of every kind of process, and at least this many.")
-@click.option("--lines", default=0, help="With --kills: continue until this many lines are written.")
+@click.option("--storm", default=0, help="Inject only faults that take seconds, and at least this many.")
+@click.option("--lines", default=0, help="With --kills or --storm: continue until this many lines are written.")
 @click.option("--pause", type=(float, float), help="Seconds between two faults, at least and at most.")
 @click.option("--product", **CHECKOUT)
 @click.option(
@@ -83,6 +84,7 @@ def run(
     arm: str,
     faults: tuple[str, ...],
     kills: int,
+    storm: int,
     lines: int,
     pause: tuple[float, float] | None,
     product: Path | None,
@@ -94,8 +96,11 @@ def run(
     seed = random.randrange(1 << 32) if seed is None else seed
     folder = folder or Path(tempfile.mkdtemp(prefix="winnow-chaos-"))
     console.print(f"seed {seed}; history, picture and logs are in {folder}")
-    size, pause = replace(SMALL if small else Size(), kafka=kafka), pause or (BRIEF if kills else USUAL)
-    plan = Plan(seed, minutes * 60, size, faults, kills, lines, arm, per_second=rate, pause=pause, product=product)
+    size, pause = replace(SMALL if small else Size(), kafka=kafka), pause or (BRIEF if kills or storm else USUAL)
+    only, least = (KILLS, kills) if kills else (STORM if storm else (), storm)
+    plan = Plan(
+        seed, minutes * 60, size, faults, only, least, lines, arm, per_second=rate, pause=pause, product=product
+    )
     sys.exit(_judge(run_plan(plan, folder)))
 
 

@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 
 from tests.chaos.cluster import System
+from tests.chaos.failpoints import POINTS
 from tests.chaos.harm import brokers, coordinators, network, processes, quotas, refusals, source, together
 from tests.chaos.harm.base import Harm, inflicted
 from tests.chaos.load import Load
@@ -36,6 +37,13 @@ KILLS: Sequence[str] = [
     *["broker killed"] * 3,
 ]
 """The kills of one turn, for runs that only kill processes."""
+STORM: Sequence[str] = [
+    *KILLS,
+    *(f"killed {point}" for point in POINTS),
+    *["connections cut"] * 3,
+    *(name for name in network.ANYWHERE if name.endswith("held")),
+]
+"""The faults of one turn that take seconds, for runs with very many of them."""
 
 
 class Nemesis:

@@ -18,7 +18,7 @@ from tests.chaos.harm.refusals import KINDS
 from tests.chaos.history import Recorder
 from tests.chaos.lines import numbered
 from tests.chaos.load import Load, fresh_name
-from tests.chaos.nemesis import KILLS, Nemesis, schedule, usual
+from tests.chaos.nemesis import Nemesis, schedule, usual
 from tests.chaos.readers import GroupWatcher, Reader, Watcher
 from tests.chaos.resources import Sampler
 from tests.chaos.work import AT_LEAST_ONCE, HONEST
@@ -44,8 +44,9 @@ class Plan:
         seconds: for how long to inject faults; the last one is repaired even if that takes longer.
         size: how many brokers, Spark workers and partitions.
         faults: inject these, in this order, instead of all kinds in random order.
-        kills: inject only kills, of every kind of process, and at least this many.
-        lines: with `kills`: continue until this many lines are written.
+        only: inject only these, turn after turn in random order.
+        least: with `only`: how many faults to inject at least.
+        lines: with `only`: continue until this many lines are written.
         arm: which clients the workers use; see `tests.chaos.work`.
         may_double: whether the service is to deliver at least once, so that some lines may come again.
         per_second: lines to write per second.
@@ -59,7 +60,8 @@ class Plan:
     seconds: float
     size: Size = field(default_factory=Size)
     faults: tuple[str, ...] = ()
-    kills: int = 0
+    only: Sequence[str] = ()
+    least: int = 0
     lines: int = 0
     arm: str = HONEST
     may_double: bool = False
@@ -151,7 +153,7 @@ def _inject(plan: Plan, system: System, load: Load, rng: random.Random) -> None:
     """Inject one fault after the other, until the plan is fulfilled or its time is up."""
     nemesis, deadline = Nemesis(system, load, rng), time.monotonic() + plan.seconds
     for number, name in enumerate(_faults(plan, system, rng)):
-        enough = plan.kills and number >= plan.kills and load.lines >= plan.lines
+        enough = plan.only and number >= plan.least and load.lines >= plan.lines
         if enough or time.monotonic() > deadline:
             break
         nemesis.strike(name)
@@ -159,7 +161,7 @@ def _inject(plan: Plan, system: System, load: Load, rng: random.Random) -> None:
 
 
 def _faults(plan: Plan, system: System, rng: random.Random) -> Iterable[str]:
-    faults = plan.faults or schedule(KILLS if plan.kills else usual(system), rng)
+    faults = plan.faults or schedule(plan.only or usual(system), rng)
     return _with_take_overs(faults, plan.take_over_every) if plan.take_over_every else faults
 
 

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from tests.chaos.driver import lay_out
 from tests.chaos.failpoints import POINTS, Failpoints
 from tests.chaos.harm.refusals import KINDS
 from tests.chaos.harm.together import THEMES, parts
-from tests.chaos.nemesis import HARM, KILLS, ONCE, schedule
+from tests.chaos.nemesis import HARM, KILLS, ONCE, STORM, schedule
 from tests.chaos.run import refusals_plans
 from tests.chaos.work import CONTROLS
 
@@ -34,12 +35,13 @@ def test_a_seed_repeats_its_faults() -> None:
     assert [1] * len(ONCE) == [first.count(name) for name in ONCE]
 
 
-def test_every_kind_of_process_is_killed_as_often_as_listed() -> None:
-    """In a run that only kills, each turn has all the kills of the list."""
-    turn = Counter(islice(schedule(KILLS, random.Random(1)), len(KILLS)))
+@pytest.mark.parametrize("faults", [KILLS, STORM])
+def test_every_fault_is_injected_as_often_as_listed(faults: Sequence[str]) -> None:
+    """In a run that only injects the faults of a list, each turn has all of them."""
+    turn = Counter(islice(schedule(faults, random.Random(1)), len(faults)))
 
-    assert Counter(KILLS) == turn
-    assert set(KILLS) <= set(HARM)
+    assert Counter(faults) == turn
+    assert set(faults) <= set(HARM)
 
 
 @pytest.mark.parametrize("cluster", [False, True])
