@@ -9,7 +9,9 @@ from app.cli.options import reports_errors
 
 
 @click.command(epilog="Example: winnow demo --records 100000 --keep")
-@click.option("--records", default=1_000_000, show_default=True, help="How many lines to produce.")
+@click.option(
+    "--records", type=click.IntRange(1), default=1_000_000, show_default=True, help="How many lines to produce."
+)
 @click.option("--keep", is_flag=True, help="Keep Kafka, the service and its status page running until Ctrl-C.")
 @click.option("--rate", type=click.IntRange(1), metavar="N", help="With --keep, let N new lines per second flow.")
 @reports_errors

@@ -116,7 +116,7 @@ class TopScreen(Screen):
 
 def sparkline(values: Sequence[float], width: int) -> str:
     """Return the last values as bars of up to this height: the largest has the full one."""
-    last = list(values)[-width:]
+    last = list(values)[-width:] if width > 0 else []
     most = max(last, default=0)
     return "".join(BARS[round(each / most * (len(BARS) - 1)) if most else 0] for each in last)
 

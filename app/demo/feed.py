@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import count, cycle, islice
 
 import click
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from app.demo.lines import PRODUCER, QUEUED, TURN, GeneratedRecord, Recipe
 
@@ -35,7 +35,10 @@ def main(bootstrap: str | None, topic: str | None, flume: str | None, rate: int,
 
 def to_kafka(bootstrap: str, topic: str, rate: int, seconds: float) -> None:
     producer = Producer({**PRODUCER, "bootstrap.servers": bootstrap})
-    partitions = len(producer.list_topics(topic, timeout=30).topics[topic].partitions)
+    try:
+        partitions = len(producer.list_topics(topic, timeout=30).topics[topic].partitions)
+    except KafkaException as error:
+        raise click.ClickException(f"Kafka is not responding at {bootstrap}: {error.args[0].str()}") from None
     if not partitions:
         raise click.ClickException(f"topic {topic!r} does not exist at {bootstrap}")
     failures: list[KafkaError] = []

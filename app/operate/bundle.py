@@ -26,6 +26,7 @@ def write(file: Path, loaded: Loaded, report: Examination, versions: Mapping[str
     try:
         opened = os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, PRIVATE), "wb")
         with opened, tarfile.open(fileobj=opened, mode="w:gz") as archive:
+            os.fchmod(opened.fileno(), PRIVATE)  # an older file has a mode of its own
             for name, text in _contents(loaded, report, versions):
                 content = text.encode()
                 entry = tarfile.TarInfo(f"{FOLDER}/{name}")

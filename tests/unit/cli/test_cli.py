@@ -480,7 +480,14 @@ def test_json_is_utf_8_whatever_the_terminal_takes(charset: str, tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    "arguments", [["run", "--nonsense"], ["frobnicate"], ["parse", "/no/such/file"], ["demo", "--rate", "5"]]
+    "arguments",
+    [
+        ["run", "--nonsense"],
+        ["frobnicate"],
+        ["parse", "/no/such/file"],
+        ["demo", "--rate", "5"],
+        ["demo", "--records", "0"],
+    ],
 )
 def test_wrong_usage_ends_with_2(runner: CliRunner, arguments: list[str]) -> None:
     """The exit code tells a typo from a reject."""

@@ -153,6 +153,7 @@ def test_keys_sort_and_filter() -> None:
 def test_a_sparkline(values: Sequence[float], bars: str) -> None:
     """The last values that fit, as parts of the largest."""
     assert bars == sparkline(values, 2 if len(values) == 3 else 10)
+    assert "" == sparkline(values, 0) == sparkline(values, -1)
 
 
 def test_a_key_comes_at_once() -> None:

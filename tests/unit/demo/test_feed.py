@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
 from app.demo.feed import paced, to_kafka
 from app.demo.lines import QUEUED, TURN
@@ -64,3 +65,16 @@ def test_a_broker_that_is_too_slow_is_waited_for(monkeypatch: pytest.MonkeyPatch
 
     with pytest.raises(click.ClickException, match="3 lines did not reach raw at b:1: no response"):
         to_kafka("b:1", "raw", 2_500_000, 0.1)
+
+
+def test_a_broker_that_does_not_respond_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is one line instead of a traceback."""
+
+    def list_topics(*_: object, **_more: object) -> None:
+        raise KafkaException(KafkaError(KafkaError._TRANSPORT, "Failed to get metadata"))
+
+    monkeypatch.setattr(FullProducer, "list_topics", list_topics)
+    monkeypatch.setattr("app.demo.feed.Producer", FullProducer)
+
+    with pytest.raises(click.ClickException, match="Kafka is not responding at b:1: Failed to get metadata"):
+        to_kafka("b:1", "raw", 1, 1)

@@ -42,8 +42,9 @@ def opened(file: Path) -> dict[str, str]:
 
 
 def test_it_holds_what_the_doctor_saw(tmp_path: Path) -> None:
-    """Only its owner can read it."""
+    """Only its owner can read it, even if it replaces a file that others could read."""
     patient, file = Patient(), tmp_path / "bundle.tar.gz"
+    file.touch(0o644)
     report = patient.examine()
 
     write(file, patient.loaded, report, VERSIONS)
