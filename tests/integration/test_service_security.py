@@ -75,8 +75,8 @@ def test_what_changes_while_the_service_runs(secured: SecuredBroker, configs: li
             for config in configs
         )
 
-    def await_all(seconds: float = 240) -> None:
-        deadline = time.monotonic() + seconds
+    def await_all() -> None:
+        deadline = time.monotonic() + PATIENCE
         while not caught_up():
             assert time.monotonic() < deadline, [service.events[-3:] for service in services]
             time.sleep(0.5)

@@ -20,7 +20,6 @@ from tests.support.waiting import PATIENCE, until
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = Path(__file__).with_name("query.py")
-SECONDS = 300
 
 
 class Query:
@@ -64,7 +63,7 @@ class Query:
         """End it. If a test failed, print its log."""
         with self._process:
             self._close_input()
-            self._listener.join(SECONDS)  # it ends with the program's output
+            self._listener.join(PATIENCE)  # it ends with the program's output
             self._process.kill()
         if kind is not None:
             print("the log of the query:", self.log[-5_000:])

@@ -11,7 +11,7 @@ from typing import TypeVar
 import psutil
 
 T = TypeVar("T")
-PATIENCE = 240.0
+PATIENCE = 600.0
 """Seconds after which to give up. Less than pytest's own limit for a test."""
 LOOK_SECONDS, REST, MAX_REST_SECONDS = 0.1, 4, 2.0
 """The pause between two looks in seconds, the factor that lengthens it if looks are slow, and its maximum."""
