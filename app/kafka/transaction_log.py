@@ -14,6 +14,7 @@ from typing import Any
 from app.cures import ANY
 from app.errors import NotUsable, Unreachable
 from app.facts import OpenTransaction
+from app.headers import whole_number
 from app.kafka.admin import AdminConnection
 from app.kafka.records import KafkaRecords
 from app.kafka.topics import KafkaTopics
@@ -64,7 +65,7 @@ class KafkaTransactionLog:
             return None
         identity = key[4:].decode(errors="replace")
         _, topic, number = identity.rsplit("/", 2) if identity.count("/") > 1 else ("", "", "")
-        source = Partition(topic, int(number) if number.isdecimal() else 0)
+        source = Partition(topic, whole_number(number) or 0)
         return source if identity == transactional_id(self._group, source) else None
 
 

@@ -34,6 +34,7 @@ from Hbase_thrift import IOError as HBaseError
 from thriftpy2.thrift import TException
 
 from app.errors import NotAllowed, NotUsable, Transient, Unreachable
+from app.headers import whole_number
 from app.model import CommittedOffset, Partition, numbers_by_topic
 from app.offsets.connections import Connections
 from app.offsets.contract import PastOffsets, StoreContext
@@ -262,7 +263,7 @@ def _columns(numbers: Iterable[int]) -> list[bytes]:
 
 def _is_offset(column: bytes) -> bool:
     family, _, number = column.decode(errors="replace").partition(":")
-    return family == OFFSETS and number.isdecimal()
+    return family == OFFSETS and whole_number(number) is not None
 
 
 def _stored(row: str, cells: Cells, number: int) -> CommittedOffset | None:

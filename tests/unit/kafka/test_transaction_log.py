@@ -90,6 +90,7 @@ def key(identity: str, version: int = 0) -> bytes:
         ("somebody", None),
         ("some/body", None),
         ("winnow/a/b/raw/x", None),
+        ("winnow/a/b/raw/" + "9" * 5_000, None),
     ],
 )
 def test_whose_it_is(identity: str, source: Partition | None) -> None:

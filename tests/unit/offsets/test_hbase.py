@@ -143,6 +143,17 @@ def test_a_row_of_the_history_a_minute(ahead: float, kept: list[int], monkeypatc
     assert kept == [each.offsets[0] for each in history]
 
 
+def test_what_is_no_partition_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another tool may have written a column whose digits Python takes for a number."""
+    table = Rows()
+    monkeypatch.setattr(happybase, "Connection", lambda *_, **__: table)
+    table.rows["raw:g:1700000000000"] = {b"offsets:0": b"3", "offsets:\u0664".encode(): b"4", b"offsets:x": b"5"}
+
+    (found,) = HBaseOffsets(StoreContext("g", {}), host="here").history("raw", 10)
+
+    assert {0: 3} == found.offsets
+
+
 def test_only_what_is_needed_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """A topic may have thousands of partitions, and each row of the history has all of them."""
     table, saved, missing = Rows(), Partition("raw", 0), Partition("raw", 7)
