@@ -389,6 +389,7 @@ def test_a_call_has_its_time_before_it_is_abandoned(
     assert [began + waits] == abandoned_at
 
 
+@pytest.mark.timeout(10)
 def test_the_task_is_alive_while_it_waits_for_lanes_to_open(
     harness: CallsHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
