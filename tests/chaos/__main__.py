@@ -97,7 +97,7 @@ def run(
     folder = folder or Path(tempfile.mkdtemp(prefix="winnow-chaos-"))
     console.print(f"seed {seed}; history, picture and logs are in {folder}")
     size, pause = replace(SMALL if small else Size(), kafka=kafka), pause or (BRIEF if kills or storm else USUAL)
-    only, least = (KILLS, kills) if kills else (STORM if storm else (), storm)
+    only, least = KILLS if kills else STORM if storm else (), kills or storm
     plan = Plan(
         seed, minutes * 60, size, faults, only, least, lines, arm, per_second=rate, pause=pause, product=product
     )

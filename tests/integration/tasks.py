@@ -189,9 +189,9 @@ class RunningTask:
             fence.fence([offset_range.partition for offset_range in self._ranges])
             self._thread.join(3)
 
-    def ended(self) -> bool:
-        """Wait for the end of the task. Return whether it has ended long before its time is up."""
-        self._thread.join(PATIENCE / 2)
+    def ended(self, seconds: float = PATIENCE / 2) -> bool:
+        """Wait for the end of the task; by default, not until its time is up. Return whether it has ended."""
+        self._thread.join(seconds)
         return not self._thread.is_alive()
 
 

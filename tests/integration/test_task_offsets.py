@@ -260,7 +260,9 @@ def test_a_second_task_fences_the_first(broker: Cluster, topics: Topics, centre:
                 settle(pipeline, len(pipeline.cleansed()) + 100)
     pipeline.run()
 
-    assert {""} == {receipt.error for receipt in first.receipts.values() if receipt.outcome is Outcome.FENCED}
+    assert Outcome.FENCED in [receipt.outcome for receipt in first.receipts.values()]
+    # A lane that reopened keeps the error that it has overcome: brokers may answer a late commit with UNKNOWN.
+    assert not any(receipt.error for receipt in first.receipts.values() if not receipt.reopened)
     for partition, count in feeder.written.items():
         assert [cleansed(n, partition) for n in range(count)] == values(pipeline.cleansed(), partition)
 
@@ -268,7 +270,7 @@ def test_a_second_task_fences_the_first(broker: Cluster, topics: Topics, centre:
 def test_the_fence_of_the_control_partition_ends_an_idle_task(
     broker: Cluster, topics: Topics, centre: Broker | None
 ) -> None:
-    """The fence of its control partition ends an idle task long before its round ends. Its other partitions end cleanly."""
+    """An idle task ends within 3 s after its control partition is fenced. Its other partitions end cleanly."""
     pipeline = make_pipeline(broker.bootstrap, topics, source=3, centre=centre)
     ranges = tuple(OffsetRange(Partition(pipeline.source, p), None, 0) for p in (1, 0, 2))
     with pipeline.running(*ranges) as task:
@@ -276,7 +278,7 @@ def test_the_fence_of_the_control_partition_ends_an_idle_task(
             [Partition(pipeline.source, 1)]
         )
 
-        assert task.ended()
+        assert task.ended(3)
     outcomes = [receipt.outcome for receipt in task.receipts.values()]
     assert [Outcome.FENCED, Outcome.DONE, Outcome.DONE] == outcomes
 
