@@ -18,12 +18,12 @@ from app.driver.clients import Clients
 from app.errors import ConfigError, WinnowError, built
 from app.executor.parse import PARSER_ERROR, REFUSED, TOO_LARGE
 from app.operate.parser_options import FILTERS_FIT, KEY_FITS, PARSER_FITS
-from app.operate.reasons import doubts
 from app.operate.served import is_address
 from app.operate.store_options import STORES_FIT
 from app.times import ago, assumed, milliseconds_of, seconds_of
 from parsers import registry
 from parsers.contract import Parser
+from parsers.errors import nearest
 from parsers.flume.envelope import REASON as ENVELOPE
 
 R = TypeVar("R")
@@ -134,9 +134,16 @@ def parser_of(choice: config.ParserChoice) -> Parser:
 
 
 def reasons_of(settings: config.Config, asked: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the reasons that were asked for, and question those that may be misspelt."""
-    for doubt in doubts(asked, parser_of(settings.parser), OF_NO_PARSER):
-        click.echo(f"winnow: {doubt}", err=True)
+    """
+    Return the reasons that were asked for, and question those that are nearly one of this configuration's.
+
+    Such a one may be right: dead letters may be of another parser, or of another version of it.
+    """
+    known = dict.fromkeys([*getattr(parser_of(settings.parser), "reasons", ()), *OF_NO_PARSER])
+    for each in dict.fromkeys(asked):
+        if each not in known and (name := nearest(each, known)):
+            wrong = f"--reason {each}: this configuration gives no such reason"
+            click.echo(f"winnow: {wrong}; did you mean {name}?", err=True)
     return asked
 
 
