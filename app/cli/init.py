@@ -14,7 +14,7 @@ import click
 from app import config, cures
 from app.cli.options import clients, reports_errors
 from app.errors import ConfigError
-from app.operate import beginning, rights
+from app.operate import beginning
 from parsers.proposals import Proposal, propose
 
 USUAL_BOOTSTRAP = "localhost:9092"
@@ -119,7 +119,7 @@ def _prepared(settings: config.Config) -> Iterator[str]:
         yield f"topic {name} " + ("is missing" if partitions is None else f"has {partitions} partitions")
     if commands := beginning.creations(settings, ground, cluster.tools):
         yield from ("", "create the missing topics:", *_indented(commands))
-    granted = rights.commands(settings, cluster.tools)
+    granted = beginning.grants(settings, cluster.tools)
     yield from ("", "if the cluster checks rights, grant them to the user of the service:", *_indented(granted), "")
 
 

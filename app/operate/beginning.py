@@ -1,15 +1,17 @@
-"""From a sample of lines to a configuration, and to the topics that it still lacks: what `winnow init` does."""
+"""From a sample of lines to a configuration, and to the topics and rights that it lacks: what `winnow init` does."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
+from shlex import quote
 from typing import IO, Any, NamedTuple
 
 from app.config import Config, commented
-from app.cures import KafkaTools
+from app.cures import KafkaTools, own_ids
 from app.driver.clients import InspectedCluster
+from app.driver.pause import GROUP
 from app.driver.preflight import PARTITIONS
 from parsers import registry
 from parsers.contract import Reject
@@ -96,3 +98,19 @@ def creations(config: Config, ground: Ground, tools: KafkaTools) -> list[str]:
     replicas = min(ground.brokers, MOST_REPLICAS)
     missing = [each for each in topics_of(config) if each not in ground.topics]
     return [tools.create_topic(name, partitions, {}, replicas) for name in missing]
+
+
+def grants(config: Config, tools: KafkaTools) -> list[str]:
+    """Return the commands that grant the rights which the service needs, as docs/security.md lists them."""
+    group, outputs = config.group_id, (config.sink.topic, config.dead_letters.topic)
+    return [
+        tools.allow(["Read", "DescribeConfigs"], _named("topic", *config.source.topics)),
+        tools.allow(["Read", "Write", "DescribeConfigs"], _named("topic", *outputs)),
+        tools.allow(["Read"], _named("group", group, GROUP.format(group))),
+        tools.allow(["Write"], own_ids(group)),
+        tools.allow(["DescribeConfigs"], "--cluster"),
+    ]
+
+
+def _named(kind: str, *names: str) -> str:
+    return " ".join(f"--{kind} {quote(name)}" for name in names)

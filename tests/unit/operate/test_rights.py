@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from app.config import load
 from app.cures import KafkaTools
-from app.operate import rights
+from app.operate.beginning import grants
 from tests.support.docs import ROOT, fenced
 
 PAGE = (ROOT / "docs/security.md").read_text()
@@ -33,7 +33,7 @@ def test_they_are_those_of_the_page() -> None:
         {},
     )
 
-    assert page == [granted(shlex.split(each)) for each in rights.commands(config, KafkaTools("a:1"))]
+    assert page == [granted(shlex.split(each)) for each in grants(config, KafkaTools("a:1"))]
 
 
 def test_a_group_of_any_name_is_one_word() -> None:
@@ -42,7 +42,7 @@ def test_a_group_of_any_name_is_one_word() -> None:
     config = load(None, [*named, "kafka.bootstrap.servers=a:1"], {})
 
     tools = KafkaTools("a:1")
-    words = [shlex.split(each) for each in [*rights.commands(config, tools), tools.delete_group(config.group_id)]]
+    words = [shlex.split(each) for each in [*grants(config, tools), tools.delete_group(config.group_id)]]
 
     assert 2 == sum(config.group_id in each for each in words)
     assert 1 == sum(f"winnow/{config.group_id}/" in each for each in words)
