@@ -15,7 +15,7 @@ from app.cli.tables import as_json, has_screen, interval, repeat
 from app.config import Config
 from app.model import Pause
 from app.operate.lag import measure, unknown
-from app.operate.top import ORDERS, LagSample, Row, chosen, following, rows, summed
+from app.operate.top import ORDERS, Row, chosen, following, rows, summed
 from app.operate.watching import Look, WatchedLag
 
 RATES = ("#RECORDS/S", "#DEAD/S", "#DEAD-%")
@@ -45,13 +45,13 @@ def top(settings: Config, *, interval: float, as_json: bool) -> int:
         run_screen(TopScreen(group, WatchedLag(lambda: Look.of(settings, kafka), ages(settings), interval)))
         return 0
     records = first_records(settings.kafka, group)
-    before: LagSample | None = None
+    before: Look | None = None
 
     def look() -> View:
         nonlocal before
-        now = LagSample.of(time.monotonic(), measure(settings, kafka, records, time.time()))
+        now = Look(time.monotonic(), measure(settings, kafka, records, time.time()), kafka.pauses.read())
         found, before = rows(before, now), now
-        return _view(group, found, kafka.pauses.read())
+        return _view(group, found, now.pause)
 
     return repeat(look, interval, as_json=as_json)
 
@@ -63,8 +63,8 @@ class TopScreen(Screen):
 
     def __init__(self, group: str, watched: WatchedLag) -> None:
         super().__init__(group, watched)
-        self._before: LagSample | None = None
-        self._now: LagSample | None = None
+        self._before: Look | None = None
+        self._now: Look | None = None
         self._rates = deque[float](maxlen=HISTORY)
         self._order = next(iter(ORDERS))
         self._text = ""
@@ -74,7 +74,7 @@ class TopScreen(Screen):
         super().poll()
         if (look := self._watched.look) is None:
             return
-        now = LagSample.of(look.at, self._watched.found)
+        now = look._replace(found=self._watched.found)
         if self._now is None or self._now.at != now.at:
             self._before = self._now
             if self._before is not None:

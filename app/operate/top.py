@@ -1,30 +1,19 @@
-"""Lag and rates of the partitions, from two samples of the group's offsets, for `winnow top`."""
+"""Lag and rates of the partitions, from two looks at the group's offsets, for `winnow top`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
-from app.model import Partition
 from app.offsets.metadata import Counts
 from app.operate.lag import PartitionLag, severity
-
-
-class LagSample(NamedTuple):
-    """The lag of the partitions at one moment; `at` is in seconds of a monotonic clock."""
-
-    at: float
-    found: Mapping[Partition, PartitionLag]
-
-    @classmethod
-    def of(cls, at: float, found: Collection[PartitionLag]) -> LagSample:
-        return cls(at, {each.partition: each for each in found})
+from app.operate.watching import Look
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A partition between two samples; rates are per second, and None before the second one."""
+    """A partition between two looks; rates are per second, and None before the second one."""
 
     at: PartitionLag
     records: float | None
@@ -44,10 +33,10 @@ class Row:
         return self.at.as_json() | rates | more
 
 
-def rows(before: LagSample | None, now: LagSample) -> list[Row]:
-    earlier, seconds = ({}, 0.0) if before is None else (before.found, now.at - before.at)
-    found = [_row(earlier.get(each), at, seconds) for each, at in now.found.items()]
-    return chosen(found, "lag")
+def rows(before: Look | None, now: Look) -> list[Row]:
+    earlier, seconds = ([], 0.0) if before is None else (before.found, now.at - before.at)
+    known = {each.partition: each for each in earlier}
+    return chosen([_row(known.get(each.partition), each, seconds) for each in now.found], "lag")
 
 
 ORDERS: Mapping[str, Callable[[Row], Any]] = {
@@ -82,7 +71,7 @@ def _row(before: PartitionLag | None, now: PartitionLag, seconds: float) -> Row:
 
 
 def _done(before: PartitionLag, now: PartitionLag) -> Counts:
-    """Return what was counted between two samples; counts that restarted are all new."""
+    """Return what was counted between two looks; counts that restarted are all new."""
     earlier, later = before.metadata, now.metadata
     return later.counts.since(earlier.counts) if later.continues(earlier) else later.counts
 

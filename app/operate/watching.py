@@ -21,7 +21,7 @@ LEAVE_SECONDS = 6.0
 
 
 class Look(NamedTuple):
-    """The lag of the partitions at one moment, without ages; `at` is in seconds of a monotonic clock."""
+    """The lag of the partitions at one moment; `at` is in seconds of a monotonic clock."""
 
     at: float
     found: Sequence[PartitionLag]
@@ -29,6 +29,7 @@ class Look(NamedTuple):
 
     @classmethod
     def of(cls, config: Config, clients: Clients) -> Look:
+        """Look without the ages of waiting records."""
         return cls(time.monotonic(), positions(config, clients), clients.pauses.read())
 
 

@@ -33,7 +33,8 @@ from app.operate.ranges import LeftOut, Range, Why
 from app.operate.reading import Span
 from app.operate.replay import Part
 from app.operate.resets import Reset
-from app.operate.top import LagSample, rows
+from app.operate.top import rows
+from app.operate.watching import Look
 from app.records import Record
 
 GROUP, TOPIC, SINK, DEAD = "cleansing", *(f"{name:x<30}" for name in ("raw-logs-", "clean-logs-", "dead-letters-"))
@@ -59,7 +60,7 @@ def views(partitions: int) -> dict[str, View]:
     letters = [_letter(each) for each in places]
     return {
         "lag": _of("lag")._view(GROUP, found, PAUSE),
-        "top": _of("top")._view(GROUP, rows(_sample(10, found), _sample(12, found)), PAUSE),
+        "top": _of("top")._view(GROUP, rows(Look(10, found, None), Look(12, found, None)), PAUSE),
         "audit": _audit(places),
         "dlq ls": _of("dlq")._listed(DEAD, letters, more=True),
         "dlq stats": _of("dlq")._counted(DEAD, Statistics.of(letters)),
@@ -91,10 +92,6 @@ def _lag(at: Partition, host: str = "winnow-driver-6f7d9c8b5-x2x4q", done: int =
     end = offset + LAG + at.number
     marks = Watermarks(0 if at.number % 3 else offset + 5, end, end + at.number)
     return PartitionLag(at, CommittedOffset(offset, str(metadata)), marks, LAG + 0.5)
-
-
-def _sample(at: float, found: list[PartitionLag]) -> LagSample:
-    return LagSample.of(at, found)
 
 
 def _letter(at: Partition) -> Letter:
