@@ -18,7 +18,7 @@ from app.executor.parse import REFUSED, TOO_LARGE, parse
 from app.model import Partition
 from app.operate.lag import offsets_of
 from app.operate.resets import Goal, Target, chosen, resets
-from app.operate.tap import pairs, thinned
+from app.operate.tap import pairs
 from app.times import ago
 from parsers.flume import envelope
 
@@ -43,7 +43,11 @@ def _start(text: str) -> Target:
 @click.option("--offset", type=click.IntRange(0), help="Start at this offset of each partition.")
 @click.option("--reason", "reasons", multiple=True, help="Only records rejected for this reason; repeatable.")
 @click.option(
-    "--sample", type=click.FloatRange(0, 100, min_open=True), metavar="PERCENT", help="Only a random sample of them."
+    "--sample",
+    type=click.FloatRange(0, 100, min_open=True),
+    default=100.0,
+    metavar="PERCENT",
+    help="Only a random sample of them.",
 )
 @click.option("--limit", type=click.IntRange(1), help="Stop after this many records.")
 @as_json
@@ -55,7 +59,7 @@ def tap(
     last: float | None,
     offset: int | None,
     reasons: tuple[str, ...],
-    sample: float | None,
+    sample: float,
     limit: int | None,
     as_json: bool,
 ) -> int:
@@ -76,7 +80,8 @@ def tap(
     new = "new " if target.goal is Goal.LATEST else ""
     click.echo(f"showing {new}records of {len(starts)} partitions; press Ctrl-C to stop", err=True)
     batches = records(settings.kafka, settings.group_id).batches(starts)
-    sampled = thinned(batches, sample, Random())  # noqa: S311  # no secret depends on it
+    dice = Random()  # noqa: S311  # no secret depends on it
+    sampled = ([each for each in batch if dice.random() * 100 < sample] for batch in batches)
     shown = (pair for batch in sampled for pair in pairs(batch, partial(parse, parser), wanted))
     try:
         for pair in islice(shown, limit):

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from random import Random
 from typing import Any
 
 import pyarrow as pa
 
 from app.operate.reading import printable, text_of
 from app.records import Record
-from parsers.contract import Parsed
-
-
-def thinned(batches: Iterable[list[Record]], percent: float | None, random: Random) -> Iterator[list[Record]]:
-    """Yield a random sample of the records, this percentage of them; all of them if it is None."""
-    for batch in batches:
-        yield batch if percent is None else [each for each in batch if random.random() * 100 < percent]
+from parsers.contract import Parse
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +33,7 @@ class Pair:
         return f"{place}\n  input   {printable(f'{value}')}\n  {printable(became)}"
 
 
-def pairs(
-    records: Sequence[Record], parse: Callable[[pa.BinaryArray], Parsed], reasons: Collection[str] = ()
-) -> Iterator[Pair]:
+def pairs(records: Sequence[Record], parse: Parse, reasons: Collection[str] = ()) -> Iterator[Pair]:
     """Yield records with their outcomes, in order: all, or those rejected for one of the reasons."""
     if not records:
         return
