@@ -15,8 +15,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pyarrow as pa
-
 from app.config import Loaded, exposed_secrets, options
 from app.cures import RESUME, SHOW_SAMPLES, CommandLine, KafkaTools
 from app.driver.check import connected
@@ -36,7 +34,7 @@ from app.operate.reading import Cleanse, Reader
 from app.operate.running import open_transactions
 from app.operate.stores import SOURCE
 from app.operate.symptoms import GROUP, Gathered, Symptom, gathered
-from parsers.contract import Parsed
+from parsers.contract import Parse
 
 NEWEST = 1_000
 """How many records of each partition are audited at most."""
@@ -69,7 +67,7 @@ class Instruments(NamedTuple):
     output: Reader
     open_transactions: Callable[[int], list[OpenTransaction]]
     cleanse: Callable[[TaskConfig], AbstractContextManager[Cleanse]]
-    parse: Callable[[pa.BinaryArray], Parsed]
+    parse: Parse
 
 
 class Examined(NamedTuple):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import takewhile
 from typing import NamedTuple
 
 import pyarrow as pa
 
 from app.config import Sample
-from parsers.contract import Parsed
+from parsers.contract import Parse
 
 
 class FailedSample(NamedTuple):
@@ -36,7 +36,7 @@ class FailedSample(NamedTuple):
         ]
 
 
-def failed(samples: Sequence[Sample], parse: Callable[[pa.BinaryArray], Parsed]) -> list[FailedSample]:
+def failed(samples: Sequence[Sample], parse: Parse) -> list[FailedSample]:
     """Return each sample for which the parser gives another result; `parse` never raises for data."""
     if not samples:
         return []
