@@ -44,7 +44,8 @@ def check(file: Path | None, assignments: tuple[str, ...], connect: bool, as_jso
         if as_json:
             print_json(report.as_json())
         else:
-            click.echo(str(report), nl=False)
+            for line in report.lines:
+                click.echo(line)
 
 
 @dataclass(slots=True)
@@ -65,15 +66,11 @@ class Report:
         first, *rest = more or (said,)
         self.lines += [f"{state:<8} {first}", *(f"{INDENT}{each}" for each in rest)]
 
-    def __str__(self) -> str:
-        return "".join(f"{each}\n" for each in self.lines)
-
     def as_json(self) -> dict[str, Any]:
         """Return the report as one JSON object; only a wrong configuration has problems."""
         values = [each._asdict() for each in config.values(self.loaded)] if self.loaded else []
-        findings = [{"state": state, "what": what} for state, what in self.findings]
-        found = {"problems": self.problems, "values": values, "clients": self.clients, "findings": findings}
-        return {"version": 1} | found
+        found = [{"state": state, "what": what} for state, what in self.findings]
+        return {"version": 1, "problems": self.problems, "values": values, "clients": self.clients, "findings": found}
 
 
 def _check(report: Report, loaded: config.Loaded, *, connect: bool) -> int:
