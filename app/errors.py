@@ -170,8 +170,7 @@ class PartitionError(WinnowError):
         self.offset = offset
 
     def __str__(self) -> str:
-        where = f"{self.partition}" if self.offset is None else f"{self.partition}@{self.offset}"
-        return f"{where}: {super().__str__()}"
+        return f"{self.partition.at(self.offset)}: {super().__str__()}"
 
 
 class Fenced(PartitionError):

@@ -40,6 +40,10 @@ class Partition(NamedTuple):
     def __str__(self) -> str:
         return f"{self.topic}-{self.number}"
 
+    def at(self, offset: int | None) -> str:
+        """Name the place of an offset in it; only itself if the offset is unknown."""
+        return f"{self}" if offset is None else f"{self}@{offset}"
+
     def as_json(self) -> dict[str, object]:
         """Return the fields by which the log and `--json` name it."""
         return {"topic": self.topic, "partition": self.number}

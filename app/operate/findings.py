@@ -60,7 +60,7 @@ def counted(findings: Iterable[Finding]) -> dict[str, int]:
 
 
 def str_of(record: Record) -> str:
-    return f"{record.partition}@{record.offset}"
+    return record.partition.at(record.offset)
 
 
 def shown(value: bytes | None) -> str:

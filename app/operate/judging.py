@@ -258,7 +258,7 @@ class Judge:
             elif offset < self._starts.get(source, 0):
                 self._not_judged[Why.EXPIRED] += 1
             else:
-                detail = f"it names {source}@{offset}, but the source has no record there"
+                detail = f"it names {source.at(offset)}, but the source has no record there"
                 yield Finding(Defect.UNEXPLAINED, None, str_of(record), detail)
 
 

@@ -52,12 +52,8 @@ class Symptom(NamedTuple):
     def of(cls, severity: Severity, error: WinnowError, where: str = "") -> Self:
         """Return what an error says; a problem of a partition names its own place."""
         if isinstance(error, PartitionError):
-            where = _place(error.partition, error.offset)
+            where = error.partition.at(error.offset)
         return cls(severity, error.cause, where, error.cure)
-
-
-def _place(partition: Partition, offset: int | None) -> str:
-    return f"{partition}" if offset is None else f"{partition}@{offset}"
 
 
 def of_partitions(found: Iterable[PartitionLag], kafka: KafkaTools) -> Iterator[Symptom]:
@@ -71,7 +67,7 @@ def of_partitions(found: Iterable[PartitionLag], kafka: KafkaTools) -> Iterator[
             # out.of.range says where a service goes on: it is not `error`, which would be its trouble.
             is_lost = at.offset < at.watermarks.log_start
             cure = f"{LOOK_AGAIN}; {_keep_longer(at, None, kafka)}" if is_lost else LOOK_AGAIN
-            yield Symptom(Severity.WRONG, at.problem, _place(at.partition, at.offset), cure)
+            yield Symptom(Severity.WRONG, at.problem, at.partition.at(at.offset), cure)
 
 
 def of_retention(
@@ -88,7 +84,7 @@ def of_retention(
             left = f"in {margin:.0f} s at the latest" if margin > 0 else "at any moment"
             what = f"its first unread record is {age:.0f} s old and will be deleted {left}"
             cure = _keep_longer(at, keeps, kafka)
-            yield Symptom(Severity.WRONG, what, _place(at.partition, at.next_offset), cure)
+            yield Symptom(Severity.WRONG, what, at.partition.at(at.next_offset), cure)
 
 
 def _keep_longer(at: PartitionLag, seconds: float | None, kafka: KafkaTools) -> str:
@@ -116,7 +112,7 @@ def of_flow(
         was = earlier.get(each.partition)
         if was is not None and was.lag and was.offset == each.offset:
             what = f"records wait, but its offset has not moved for {seconds:.0f} s"
-            yield Symptom(Severity.WARNS, what, _place(each.partition, each.offset), LOOK_AGAIN)
+            yield Symptom(Severity.WARNS, what, each.partition.at(each.offset), LOOK_AGAIN)
 
 
 def _of_silence(waiting: Sequence[PartitionLag], seconds: float, service: str, *, blocked: bool) -> Iterator[Symptom]:
@@ -150,7 +146,7 @@ def of_readers(
             where = f"--topic {each.topic} --max-transaction-timeout {MAX_TRANSACTION_MINUTES}"
             replays = "a replay's, which it does not list, ends after transaction.timeout, or when the replay goes on"
             cure = f"see {TRANSACTIONS}; {replays}; if it stays, {kafka.find_hanging(where)}"
-            yield Symptom(severity, what, _place(each, was.last_stable), cure)
+            yield Symptom(severity, what, each.at(was.last_stable), cure)
 
 
 def of_transactions(found: Iterable[OpenTransaction], timeout: float, now: float) -> Iterator[Symptom]:
@@ -207,7 +203,7 @@ def of_audit(found: Iterable[Finding], guarantee: Guarantee, since: int) -> Iter
     cure = audit(time_of(since))
     for each in found:
         tolerated = guarantee is Guarantee.AT_LEAST_ONCE and each.kind in ONLY_ONCE
-        where = each.found_at if each.origin is None else _place(*each.origin)
+        where = each.found_at if each.origin is None else each.origin.partition.at(each.origin.offset)
         yield Symptom(Severity.WARNS if tolerated else Severity.WRONG, DEFECTS[each.kind], where, cure)
 
 
@@ -217,7 +213,7 @@ def of_status(document: Mapping[str, Any], kafka: KafkaTools) -> Iterator[Sympto
         if reason := document.get(name):
             yield Symptom(severity, f"the service is {name.replace('_', ' ')}: {reason}", SERVICE, "")
     for each in document.get("problems", ()):
-        where = SERVICE if each["topic"] is None else _place(_partition(each), each["offset"])
+        where = SERVICE if each["topic"] is None else _partition(each).at(each["offset"])
         severity = Severity.WARNS if each.get("warns") else Severity.WRONG
         yield Symptom(severity, each["cause"], where, each["cure"])
     looked = document["now"] - (document.get("age") or 0.0)
@@ -246,7 +242,7 @@ def _of_upstream(status: Mapping[str, Any], looked: float, kafka: KafkaTools) ->
         what = f"records wait behind a transaction that a producer of the source opened {looked - since:.0f} s ago"
         where = f"--topic {partition.topic} --partition {partition.number}"
         cure = f"if its producer is gone: {kafka.find_hanging(where)}, then {kafka.abort(where, status['last_stable'])}"
-        yield Symptom(Severity.WARNS, what, _place(partition, status["last_stable"]), cure)
+        yield Symptom(Severity.WARNS, what, partition.at(status["last_stable"]), cure)
 
 
 class Gathered(NamedTuple):

@@ -29,7 +29,7 @@ class Pair:
 
     def __str__(self) -> str:
         became = f"reason  {self.reason}: {self.detail}" if self.reason else f"output  {text_of(self.output)}"
-        place, value = f"{self.record.partition}@{self.record.offset}", text_of(self.record.value)
+        place, value = self.record.partition.at(self.record.offset), text_of(self.record.value)
         return f"{place}\n  input   {printable(f'{value}')}\n  {printable(became)}"
 
 

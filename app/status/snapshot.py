@@ -126,8 +126,7 @@ class Problem:
         return self.cause.partition(" while ")[2]
 
     def __str__(self) -> str:
-        where = "" if self.partition is None else f"{self.partition}"
-        where += "" if self.offset is None else f"@{self.offset}"
+        where = "" if self.partition is None else self.partition.at(self.offset)
         return ": ".join(part for part in (where, self.cause, self.cure) if part)
 
 
