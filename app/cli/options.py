@@ -17,9 +17,8 @@ from app.cli.tables import as_json, show
 from app.driver.clients import Clients
 from app.errors import ConfigError, WinnowError, built
 from app.executor.parse import PARSER_ERROR, REFUSED, TOO_LARGE
-from app.operate.parser_options import FILTERS_FIT, KEY_FITS, PARSER_FITS
+from app.operate.plugin_rules import FILTERS_FIT, KEY_FITS, PARSER_FITS, STORES_FIT
 from app.operate.served import is_address
-from app.operate.store_options import STORES_FIT
 from app.times import ago, assumed, milliseconds_of, seconds_of
 from parsers import registry
 from parsers.contract import Parser

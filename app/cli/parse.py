@@ -16,7 +16,7 @@ from app.cli.layout import View, fitted
 from app.cli.options import configuration, overrides, parser_of, reports_errors
 from app.cli.tables import print_json
 from app.executor.parse import parse as parse_safely
-from app.operate.parser_options import PARSER_FITS
+from app.operate.plugin_rules import PARSER_FITS
 from parsers.contract import Parse, Reject
 from parsers.streams import cleanse, outcomes
 
