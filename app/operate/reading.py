@@ -83,8 +83,5 @@ def text_of(value: bytes | None) -> str | None:
 
 def printable(text: str) -> str:
     """Return the text without characters that end the line or move the cursor: a record may hold any."""
-    return text if text.isprintable() else "".join(map(_escaped, text))
-
-
-def _escaped(character: str) -> str:
-    return character if character.isprintable() else character.encode("unicode_escape").decode()
+    escaped = (each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+    return text if text.isprintable() else "".join(escaped)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from app.offsets.metadata import Counts
 from app.operate.lag import PartitionLag, severity
 from app.operate.watching import Look
 
@@ -61,19 +60,15 @@ def chosen(found: Collection[Row], order: str, text: str = "") -> list[Row]:
 
 
 def _row(before: PartitionLag | None, now: PartitionLag, seconds: float) -> Row:
-    counts = now.metadata.counts
+    metadata = now.metadata
+    counts = metadata.counts
     share = 100 * counts.dead_total / counts.records if counts.records else None
     if before is None or seconds <= 0:
         return Row(now, None, None, None, share)
-    done = _done(before, now)
+    earlier = before.metadata
+    done = counts.since(earlier.counts) if metadata.continues(earlier) else counts  # counts that restarted are all new
     closing = None if before.lag is None or now.lag is None else (before.lag - now.lag) / seconds
     return Row(now, done.records / seconds, done.dead_total / seconds, closing, share)
-
-
-def _done(before: PartitionLag, now: PartitionLag) -> Counts:
-    """Return what was counted between two looks; counts that restarted are all new."""
-    earlier, later = before.metadata, now.metadata
-    return later.counts.since(earlier.counts) if later.continues(earlier) else later.counts
 
 
 def summed(found: Collection[Row]) -> dict[str, float]:

@@ -12,7 +12,7 @@ from app.offsets.times import TaskTimes
 from app.status.condition import judge, records_per_second
 from app.status.health import not_alive, not_ready, situation
 from app.status.metrics import PARTITIONS
-from app.status.snapshot import VERSION, About, PartitionStatus, Problem, RoundStatus, Snapshot
+from app.status.snapshot import VERSION, PartitionStatus, Problem, RoundStatus, Snapshot
 from app.status.window import Moment
 
 Document = dict[str, Any]
@@ -21,6 +21,7 @@ HOUR = ("at", "records", "out", "dead", "lag")
 
 def document(snapshot: Snapshot, now: float) -> Document:
     """Return everything that is known. Times, like `now`, are in seconds since the epoch."""
+    about, line = snapshot.about, snapshot.about.command_line
     return {
         "version": VERSION,
         "now": now,
@@ -28,7 +29,7 @@ def document(snapshot: Snapshot, now: float) -> Document:
         "age": None if snapshot.looked is None else max(0.0, now - snapshot.looked),
         "group": snapshot.group,
         "started": snapshot.started,
-        "about": _about(snapshot.about),
+        "about": about._asdict() | {"build": about.build._asdict(), "command_line": line._asdict()},
         "phase": snapshot.phase,
         "cause": snapshot.cause,
         "service": _service(snapshot, now),
@@ -39,9 +40,9 @@ def document(snapshot: Snapshot, now: float) -> Document:
         "records_per_second": _total_rate(snapshot),
         "totals": _counts(snapshot.totals),
         "tasks": [_task(number, times) for number, times in sorted(snapshot.tasks.items())],
-        "problems": [_problem(each, snapshot.about.command_line) for each in snapshot.problems],
+        "problems": [_problem(each, line) for each in snapshot.problems],
         "warnings": list(snapshot.warnings),
-        "findings": [_advice(each, snapshot.about.command_line) for each in snapshot.warnings],
+        "findings": [_advice(each, line) for each in snapshot.warnings],
         "round": None if snapshot.round is None else _round(snapshot.round),
         "ended_rounds": [_round(each) for each in snapshot.ended],
         "endings": dict(snapshot.endings),
@@ -69,10 +70,6 @@ def _columns(moments: Sequence[Moment]) -> Document:
         "lag": [each.lag for each in moments],
         "dead": {reason: [each.reasons.get(reason, 0) for each in moments] for reason in reasons},
     }
-
-
-def _about(about: About) -> Document:
-    return about._asdict() | {"build": about.build._asdict(), "command_line": about.command_line._asdict()}
 
 
 def _service(snapshot: Snapshot, now: float) -> Document:
