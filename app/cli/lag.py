@@ -65,9 +65,7 @@ def _view(group: str, found: list[lags.PartitionLag], pause: Pause | None) -> Vi
         rows=[_row(each) for each in found],
         value={"version": 1, "group": group, **total, "paused": paused, "partitions": partitions},
         code=1 if any(each.problem for each in found) else 0,
-        footer=f"group {group}: lag {total['lag']}, at most {total['max_lag_seconds']:.1f} s"
-        + lags.unknown(found)
-        + (f"; {pause}" if pause else ""),
+        footer=f"group {group}: lag {total['lag']}, at most {total['max_lag_seconds']:.1f} s{lags.notes(found, pause)}",
         spare=SPARE,
     )
 

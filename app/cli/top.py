@@ -14,7 +14,7 @@ from app.cli.screen import ESCAPE, Screen, run_screen
 from app.cli.tables import as_json, has_screen, interval, repeat
 from app.config import Config
 from app.model import Pause
-from app.operate.lag import measure, unknown
+from app.operate.lag import measure, notes
 from app.operate.top import ORDERS, Row, chosen, following, rows, summed
 from app.operate.watching import Look, WatchedLag
 
@@ -103,8 +103,8 @@ class TopScreen(Screen):
         assert self._now is not None  # there is a look
         every = rows(self._before, self._now)
         found = chosen(every, self._order, self._text)
-        notes = unknown([each.at for each in every]) + (f"; {look.pause}" if look.pause else "")
-        view = View(COLUMNS, [_row(each) for each in found], None, footer=notes.removeprefix("; "), spare=SPARE)
+        footer = notes([each.at for each in every], look.pause).removeprefix("; ")
+        view = View(COLUMNS, [_row(each) for each in found], None, footer=footer, spare=SPARE)
         return (_totals(every), _trend(self._rates, width)), view, self._status(len(found), len(every))
 
     def _status(self, shown: int, every: int) -> str:
@@ -143,9 +143,7 @@ def _view(group: str, found: list[Row], pause: Pause | None) -> View:
         columns=COLUMNS,
         rows=[_row(each) for each in found],
         value={"version": 1, "group": group, **summed(found), "paused": paused, "partitions": partitions},
-        footer=f"group {group}: {_totals(found)}; {len(found)} partitions"
-        + unknown([each.at for each in found])
-        + (f"; {pause}" if pause else ""),
+        footer=f"group {group}: {_totals(found)}; {len(found)} partitions" + notes([each.at for each in found], pause),
         spare=SPARE,
     )
 

@@ -28,7 +28,7 @@ from app.offsets.registry import open_store
 from app.operate import samples, served, symptoms
 from app.operate.audit import Readers, Scope
 from app.operate.judging import Verdict
-from app.operate.lag import FirstRecords, PartitionLag, measure, offsets_of, summed, unknown
+from app.operate.lag import FirstRecords, PartitionLag, measure, notes, offsets_of, summed
 from app.operate.ranges import Why
 from app.operate.reading import Cleanse, Reader
 from app.operate.running import open_transactions
@@ -172,7 +172,7 @@ class Doctor:
         say(symptoms.of_retention(found, retention, self._tools))
         total = summed(found)
         lag = f"lag {total['lag']}, at most {total['max_lag_seconds']:.1f} s"
-        return f"{len(found)} partitions, {lag}{unknown(found)}"
+        return f"{len(found)} partitions, {lag}{notes(found)}"
 
     def _configuration(self, say: Say) -> str:
         if warning := exposed_secrets(self._loaded):

@@ -12,7 +12,7 @@ from app.driver.destinations import Destinations
 from app.driver.newcomers import Newcomers
 from app.driver.starting_offsets import PartitionOffsets, StartPolicy
 from app.errors import PartitionError, TopicMissing, Undeliverable, WinnowError
-from app.model import NOBODY, CommittedOffset, Partition, Watermarks, partitions_of
+from app.model import NOBODY, CommittedOffset, Partition, Pause, Watermarks, partitions_of
 from app.offsets.contract import is_local
 from app.offsets.metadata import NOTHING, Counts, OffsetMetadata
 
@@ -193,14 +193,15 @@ def severity(at: PartitionLag) -> tuple[bool, int, Partition]:
     return not at.problem, -(at.lag or 0), at.partition
 
 
-def unknown(found: Sequence[PartitionLag]) -> str:
-    """Return which partitions the totals leave out, for a footer; empty if they leave out none."""
+def notes(found: Sequence[PartitionLag], pause: Pause | None = None) -> str:
+    """Return what a footer adds to the totals: which partitions they leave out, and a pause; empty if nothing."""
     without = {
         "no offset": sum(each.offset is None for each in found),
         "unknown lag": sum(each.offset is not None and each.lag is None for each in found),
         "unknown age": sum(bool(each.lag) and each.seconds is None for each in found),
     }
-    return "".join(f"; {what}: {count} of {len(found)} partitions" for what, count in without.items() if count)
+    left_out = (f"; {what}: {count} of {len(found)} partitions" for what, count in without.items() if count)
+    return "".join(left_out) + (f"; {pause}" if pause else "")
 
 
 def counts_of(found: Iterable[PartitionLag]) -> Counts:

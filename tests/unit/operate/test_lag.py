@@ -9,7 +9,7 @@ import pytest
 from app.errors import TopicMissing
 from app.model import CommittedOffset, Owner, Partition, Watermarks
 from app.offsets.metadata import OffsetMetadata
-from app.operate.lag import NO_ANSWER, PartitionLag, measure, summed, unknown, unread
+from app.operate.lag import NO_ANSWER, PartitionLag, measure, notes, summed, unread
 from tests.fakes import FakeKafka, FakeOffsets
 from tests.fakes.driver import DriverKafka, config
 
@@ -54,9 +54,9 @@ def test_what_the_totals_leave_out_is_told() -> None:
     kafka = DriverKafka(p0=(0, 100), p1=(0, 7))
     kafka.committed = {A: CommittedOffset(60)}
 
-    assert "; no offset: 1 of 2 partitions; unknown age: 1 of 2 partitions" == unknown(measured(kafka))
+    assert "; no offset: 1 of 2 partitions; unknown age: 1 of 2 partitions" == notes(measured(kafka))
     kafka.committed[B] = CommittedOffset(7)
-    assert "" == unknown(measured(kafka, p0=960_000))
+    assert "" == notes(measured(kafka, p0=960_000))
 
 
 def test_only_what_lags_is_read() -> None:
