@@ -12,17 +12,7 @@ from app.driver.clients import Clients
 from app.driver.starting_offsets import is_of_another
 from app.driver.task_config import task_config
 from app.errors import ConfigError, NotUsable, Unreachable
-from app.model import (
-    NOBODY,
-    Assignment,
-    CommittedOffset,
-    Guarantee,
-    OffsetRange,
-    Outcome,
-    Partition,
-    Plugin,
-    Receipt,
-)
+from app.model import NOBODY, Assignment, CommittedOffset, Guarantee, OffsetRange, Outcome, Partition, Plugin, Receipt
 from app.offsets.contract import StoreContext
 from app.offsets.registry import open_store
 from app.operate.lag import PartitionLag, offsets_of
