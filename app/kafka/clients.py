@@ -13,7 +13,7 @@ from app.kafka import settings
 from app.kafka.acknowledged import AcknowledgedWriter
 from app.kafka.backend import Backend, best_backend
 from app.kafka.consumer import TaskConsumer
-from app.kafka.delivery import FlushedDelivery, MakeClient
+from app.kafka.delivery import Delivery, MakeClient
 from app.kafka.failures import is_forbidden_id, making_a_client
 from app.kafka.fence import KafkaFence, interrupt
 from app.kafka.hanging import HangingTransactions
@@ -84,7 +84,7 @@ class TaskClients:
         if config.guarantee is Guarantee.EXACTLY_ONCE:
             assert is_transactional(offsets)  # the configuration refuses any other store
             configured = settings.transactional_producer(config, partition, lanes=self._lanes)
-            transactional = FlushedDelivery(self._maker(configured))
+            transactional = Delivery(self._maker(configured))
             sender = backend.sender(transactional.client, targets)
             return TransactionalWriter(
                 partition,

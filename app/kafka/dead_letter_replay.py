@@ -12,7 +12,7 @@ from app.errors import Fenced, NotUsable, PartitionError, Refused, Unreachable
 from app.kafka import settings
 from app.kafka.admin import AdminConnection
 from app.kafka.companions import KafkaCompanions
-from app.kafka.delivery import FlushedDelivery
+from app.kafka.delivery import Delivery
 from app.kafka.hanging import HangingTransactions
 from app.kafka.plain.sender import PlainSender
 from app.kafka.sender import Targets
@@ -70,7 +70,7 @@ class ReplayWriter:
 
     def _new(self) -> TransactionalWriter:
         configured = settings.transactional_producer(self._config, self.partition)
-        delivery = FlushedDelivery(lambda own: Producer(configured | own, logger=settings.SILENT))
+        delivery = Delivery(lambda own: Producer(configured | own, logger=settings.SILENT))
         sender = PlainSender(delivery.client, self._targets)
         return TransactionalWriter(self.partition, sender, delivery, self._offsets, self._hanging)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from confluent_kafka import KafkaError, Message, Producer
 
@@ -30,50 +30,30 @@ def connect(client: Producer, topic: str, seconds: float = CONTROL_SECONDS) -> N
         client.list_topics(topic, max(0.1, deadline - time.monotonic()))
 
 
-class Delivery(Protocol):
-    """A producer and its delivery reports."""
-
-    client: Producer
-
-    @property
-    def undelivered(self) -> KafkaError | None:
-        """Why a record was not delivered. In a transaction always None, because the commit fails instead."""
-        ...
-
-    def serve(self, seconds: float) -> None:
-        """Take delivery reports, which frees the records; wait at most `seconds` for the first."""
-        ...
-
-    def deliver_all(self, seconds: float) -> int:
-        """Wait until every queued record is delivered or has failed; return how many are open after `seconds`."""
-        ...
-
-    def close(self) -> None:
-        """Release librdkafka's objects, so that the producer can be destroyed."""
-        ...
-
-
-class FlushedDelivery:
-    """Reads no reports: an undelivered record fails its transaction. No Python call for each record."""
+class Delivery:
+    """A producer and its delivery reports; reads none: an undelivered record fails its transaction."""
 
     def __init__(self, make: MakeClient) -> None:
         self.client = make({})
 
     @property
     def undelivered(self) -> KafkaError | None:
+        """Why a record was not delivered. In a transaction always None, because the commit fails instead."""
         return None
 
     def serve(self, seconds: float) -> None:
+        """Take delivery reports, which frees the records; wait at most `seconds` for the first."""
         self.client.poll(seconds)
 
     def deliver_all(self, seconds: float) -> int:
+        """Wait until every queued record is delivered or has failed; return how many are open after `seconds`."""
         return self.client.flush(seconds)
 
     def close(self) -> None:
-        """Do nothing: the producer ends with its last reference."""
+        """Release librdkafka's objects, so that the producer can be destroyed: none here."""
 
 
-class CallbackDelivery(FlushedDelivery):
+class CallbackDelivery(Delivery):
     """Learns of failures by a callback; confluent-kafka handles successes in C."""
 
     def __init__(self, make: MakeClient) -> None:

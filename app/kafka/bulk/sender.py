@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from numpy.typing import NDArray
 
 from app.kafka.bulk import kernels, native
-from app.kafka.delivery import MakeClient
+from app.kafka.delivery import Delivery, MakeClient
 from app.kafka.sender import Sender, Targets
 from app.records import DeadLetters, Lines, OutgoingRecord
 from parsers.compiled.buffers import Buffers
@@ -136,16 +136,17 @@ def _came_to(state: NDArray[np.int64]) -> int:
     return int(row)
 
 
-class EventDelivery:
+class EventDelivery(Delivery):
     """
     Takes delivery reports as events of librdkafka's main queue, because confluent-kafka did not produce the records.
 
     Never call confluent-kafka's poll or flush here: they drop the reports of records that it did not produce.
     """
 
+    undelivered: KafkaError | None = None
+
     def __init__(self, make: MakeClient) -> None:
-        self.client = make({})
-        self.undelivered: KafkaError | None = None
+        super().__init__(make)
         self._handle = native.handle(self.client)
         self._reports = native.main_queue(self._handle)
 
@@ -166,7 +167,7 @@ class EventDelivery:
         return fatal or error
 
     def deliver_all(self, seconds: float) -> int:
-        """Wait as the protocol says; unlike flush, it cannot cut `linger.ms` short (`settings.LONGEST_LINGER_MS`)."""
+        """Wait for every record; unlike flush, this cannot cut `linger.ms` short (`settings.LONGEST_LINGER_MS`)."""
         deadline = time.monotonic() + seconds
         while left := native.waiting(self._handle):
             self.serve(min(0.1, max(0.0, deadline - time.monotonic())))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from app.kafka.delivery import CallbackDelivery, FlushedDelivery
+from app.kafka.delivery import CallbackDelivery, Delivery
 from app.kafka.settings import SILENT
 from tests.support.waiting import until
 
@@ -23,8 +23,8 @@ def make(own: dict[str, Any]) -> Producer:
     return Producer({"bootstrap.servers": "127.0.0.1:9"} | own, logger=SILENT)
 
 
-@pytest.mark.parametrize("delivery", [FlushedDelivery, CallbackDelivery])
-def test_a_producer_ends_with_its_delivery(delivery: type[FlushedDelivery]) -> None:
+@pytest.mark.parametrize("delivery", [Delivery, CallbackDelivery])
+def test_a_producer_ends_with_its_delivery(delivery: type[Delivery]) -> None:
     """A callback of the delivery itself would keep both."""
     gc.collect()
     before = clients()

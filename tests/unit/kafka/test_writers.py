@@ -19,7 +19,7 @@ from app.kafka.acknowledged import AcknowledgedWriter
 from app.kafka.backend import PLAIN, Backend, best_backend
 from app.kafka.bulk import native
 from app.kafka.clients import TaskClients
-from app.kafka.delivery import FlushedDelivery
+from app.kafka.delivery import Delivery
 from app.kafka.hanging import Ends, HangingTransactions, mark
 from app.kafka.offsets import KafkaGroupOffsets
 from app.kafka.plain.sender import PlainSender
@@ -184,7 +184,7 @@ def test_what_was_left_open_is_aborted_again(
 ) -> None:
     """Unless it was committed. By key, a line without a mark may be in any partition where something is open."""
     client, targets = Client(), Targets.of(make_task_config(sink_partitioner=partitioner), RAW)
-    sender, delivery = PlainSender(client, targets), FlushedDelivery(lambda _: client)  # type: ignore[arg-type, return-value]  # all that they use
+    sender, delivery = PlainSender(client, targets), Delivery(lambda _: client)  # type: ignore[arg-type, return-value]  # all that they use
     writer = TransactionalWriter(RAW, sender, delivery, KafkaGroupOffsets(StoreContext("g", {})), Hanging(left_open))
 
     writer.settle(CommittedOffset(COMMITTED))
@@ -229,7 +229,7 @@ def test_the_records_of_a_pending_offset_are_looked_for_wherever_it_wrote(
             asked.extend((*map(str, before), "/", *map(str, rest)))
 
     client, targets = Client(), Targets.of(replace(config, sink=sink, dead_letters=dead), source)
-    sender, delivery = PlainSender(client, targets), FlushedDelivery(lambda _: client)  # type: ignore[arg-type, return-value]  # all that they use
+    sender, delivery = PlainSender(client, targets), Delivery(lambda _: client)  # type: ignore[arg-type, return-value]  # all that they use
     writer = TransactionalWriter(source, sender, delivery, KafkaGroupOffsets(StoreContext("g", {})), Unknown({}))
 
     with pytest.raises(OffsetPending):
