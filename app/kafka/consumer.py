@@ -10,11 +10,14 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from app.errors import PartitionError
 from app.kafka import settings
-from app.kafka.failures import is_refusal, of_partition
+from app.kafka.failures import is_end, is_refusal, of_partition
 from app.model import NO_EPOCH, Partition, TaskConfig
 from app.records import Chunk
 
+Event = tuple[str | None, int | None, int | None, KafkaError]
+"""What arrives in place of a record: topic, partition, offset and error."""
 CHUNK_BYTES = 8 << 20
 CONTROL_SECONDS = 10.0
 SEEK_SECONDS, SEEK_PAUSE = 0.5, 0.001
@@ -119,6 +122,19 @@ class TaskConsumer(ABC):
         self._refused_at = None
         if records:
             self.batch_size = min(self.max_records, max(1, CHUNK_BYTES * records // (size + 1)))
+
+
+def ends_and_failures(events: Iterable[Event]) -> tuple[list[tuple[Partition, int]], list[PartitionError]]:
+    """Return the ends of partitions, as in a chunk, and the errors of the others."""
+    ends, failures = list[tuple[Partition, int]](), list[PartitionError]()
+    for topic, number, offset, error in events:
+        if topic is None or number is None or number < 0:
+            continue  # an error without a partition is a broker's: librdkafka reconnects by itself
+        if is_end(error):
+            ends.append((Partition(topic, number), offset or 0))
+        else:
+            failures.append(of_partition(error, Partition(topic, number), "reading", offset))
+    return ends, failures
 
 
 def seek(consumer: Consumer, at: TopicPartition) -> None:

@@ -6,7 +6,6 @@ Only the call that sees every record is here. confluent-kafka still handles assi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from typing import cast
 
@@ -15,11 +14,9 @@ import pyarrow as pa
 from confluent_kafka import KafkaError
 from numpy.typing import NDArray
 
-from app.errors import PartitionError
 from app.headers import Headers
 from app.kafka.bulk import kernels, native
-from app.kafka.consumer import TaskConsumer
-from app.kafka.failures import of_partition
+from app.kafka.consumer import Event, TaskConsumer, ends_and_failures
 from app.model import Partition, TaskConfig
 from app.records import Chunk
 
@@ -108,7 +105,7 @@ class BulkConsumer(TaskConsumer):
             keys.validity,
         )
         self._alive = records
-        ends, failures = self._events(self._others[: found[kernels.OTHERS]].tolist())
+        ends, failures = ends_and_failures(map(_event, self._others[: found[kernels.OTHERS]].tolist()))
         self.adapt(len(records), found[kernels.VALUE_BYTES])
         return Chunk(
             partitions=self.partitions,
@@ -142,20 +139,6 @@ class BulkConsumer(TaskConsumer):
             raise RuntimeError(msg)
         return int(records[row])
 
-    def _events(self, messages: Sequence[int]) -> tuple[list[tuple[Partition, int]], list[PartitionError]]:
-        ends: list[tuple[Partition, int]] = []
-        failures: list[PartitionError] = []
-        for address in messages:
-            message = native.Message.from_address(address)
-            if message.topic is None or message.partition < 0:
-                continue  # an error without a partition is a broker's: librdkafka reconnects by itself
-            partition = Partition(_topic(message.topic), message.partition)
-            if message.error == KafkaError._PARTITION_EOF:  # noqa: SLF001
-                ends.append((partition, message.offset))
-            else:
-                failures.append(of_partition(native.error_of_message(address), partition, "reading", message.offset))
-        return ends, failures
-
 
 class _Column:
     """The buffers of an Arrow array of values or keys, which a kernel fills."""
@@ -178,3 +161,9 @@ class _Column:
 
 def _topic(topic: int) -> str:
     return cast("bytes", native.topic_name(topic)).decode()
+
+
+def _event(address: int) -> Event:
+    message = native.Message.from_address(address)
+    topic = None if message.topic is None else _topic(message.topic)
+    return topic, message.partition, message.offset, native.error_of_message(address)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -10,8 +10,7 @@ from confluent_kafka import Message
 from numpy.typing import NDArray
 
 from app.errors import PartitionError
-from app.kafka.consumer import TaskConsumer
-from app.kafka.failures import is_end, of_partition
+from app.kafka.consumer import Event, TaskConsumer, ends_and_failures
 from app.kafka.records import headers_of
 from app.model import NO_EPOCH, Partition
 from app.records import Chunk
@@ -29,25 +28,12 @@ class PlainConsumer(TaskConsumer):
         if not messages:
             return None
         # map over C methods: no Python frame for each record
-        ends, failures = self._events(messages) if any(map(Message.error, messages)) else ([], [])
+        ends, failures = ends_and_failures(_events(messages)) if any(map(Message.error, messages)) else ([], [])
         if ends or failures:
             messages = [message for message in messages if message.error() is None]
         chunk = self._chunk(messages, ends, failures, full=full)
         self.adapt(len(chunk), chunk.values.nbytes)
         return chunk
-
-    def _events(self, messages: Sequence[Message]) -> tuple[list[tuple[Partition, int]], list[PartitionError]]:
-        ends: list[tuple[Partition, int]] = []
-        failures: list[PartitionError] = []
-        for message in messages:
-            error, topic, number = message.error(), message.topic(), message.partition()
-            if error is None or topic is None or number is None:
-                continue  # an error without a partition is a broker's: librdkafka reconnects by itself
-            if is_end(error):
-                ends.append((Partition(topic, number), message.offset() or 0))
-            else:
-                failures.append(of_partition(error, Partition(topic, number), "reading", message.offset()))
-        return ends, failures
 
     def _chunk(
         self,
@@ -78,6 +64,12 @@ class PlainConsumer(TaskConsumer):
         places = zip(map(Message.topic, messages), map(Message.partition, messages), strict=True)
         # mypy: a record has a topic and a partition; a plain tuple equals a Partition
         return np.fromiter(map(self.places.__getitem__, places), np.int32, len(messages))  # type: ignore[arg-type]
+
+
+def _events(messages: Iterable[Message]) -> Iterator[Event]:
+    for message in messages:
+        if (error := message.error()) is not None:
+            yield message.topic(), message.partition(), message.offset(), error
 
 
 def _epoch(message: Message) -> int:
