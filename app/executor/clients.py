@@ -21,13 +21,18 @@ class SourceConsumer(Protocol):
         """Look up the leaders of these partitions, so that reading starts without delay."""
 
     def start(self, partition: Partition, offset: int, epoch: int = NO_EPOCH) -> None:
-        """Start reading at an offset. The leader epoch of the record before it reveals a truncated log."""
+        """
+        Start reading at an offset.
+
+        Given the leader epoch of the record before it, a chunk reports Truncated if the log was truncated below the
+        offset, even if it has grown past it since.
+        """
 
     def stop(self, partition: Partition) -> None:
         """Stop reading a partition."""
 
     def poll(self, seconds: float, most: int | None = None) -> Chunk | None:
-        """Return the records that have arrived, at most `most`; None if there are none."""
+        """Wait up to `seconds` for a full chunk; return what has arrived, at most `most` records; None if nothing."""
 
     def close(self) -> None:
         """Close without committing."""

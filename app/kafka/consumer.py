@@ -46,7 +46,7 @@ class TaskConsumer(ABC):
 
     def __init__(self, config: TaskConfig) -> None:
         configured: dict[str, Any] = settings.consumer(config) | {"error_cb": self._heard}
-        self._client = Consumer(configured, logger=settings.SILENT)
+        self.client = Consumer(configured, logger=settings.SILENT)
         self._refused_at: float | None = None
         """When Kafka denied access, if nothing has arrived since."""
         self.partitions: list[Partition] = []
@@ -67,51 +67,33 @@ class TaskConsumer(ABC):
         return self._refused_at is not None and time.monotonic() - self._refused_at > REFUSED_SECONDS
 
     def close(self) -> None:
-        self._client.close()
-
-    @property
-    def client(self) -> Consumer:
-        """confluent-kafka's consumer."""
-        return self._client
+        self.client.close()
 
     def connect(self, partitions: Iterable[Partition]) -> None:
         for topic, number in {partition.topic: partition for partition in partitions}.values():
             try:
-                look_up_leaders(self._client, [topic])
+                look_up_leaders(self.client, [topic])
             except KafkaException as error:
                 raise of_partition(error, Partition(topic, number), "looking up the leaders") from error
 
     def start(self, partition: Partition, offset: int, epoch: int = NO_EPOCH) -> None:
-        """
-        Start or resume reading a partition at an offset.
-
-        Given the leader epoch of the record before it, a chunk reports Truncated if the log was truncated below the
-        offset, even if it has grown past it since.
-        """
         if partition not in self.places:
             self.places[partition] = len(self.partitions)
             self.partitions.append(partition)
         at = TopicPartition(*partition, offset, leader_epoch=epoch)
-        self._client.incremental_assign([at])
+        self.client.incremental_assign([at])
         if epoch != NO_EPOCH:
             # After an assignment, librdkafka 2.16 checks the epoch only when the leader changes; a seek checks it now.
             try:
-                seek(self._client, at)
+                seek(self.client, at)
             except KafkaException as error:
                 raise of_partition(error, partition, "beginning to read") from error
 
     def stop(self, partition: Partition) -> None:
-        self._client.incremental_unassign([TopicPartition(*partition)])
+        self.client.incremental_unassign([TopicPartition(*partition)])
 
     @abstractmethod
-    def poll(self, seconds: float, most: int | None = None) -> Chunk | None:
-        """
-        Return what has arrived; None if there is nothing.
-
-        Args:
-            seconds: how long to wait for a full chunk.
-            most: the most records of a chunk; None for the consumer's own limit.
-        """
+    def poll(self, seconds: float, most: int | None = None) -> Chunk | None: ...
 
     def wanted(self, most: int | None) -> int:
         """Return how many records to ask for."""

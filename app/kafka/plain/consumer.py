@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pyarrow as pa
 from confluent_kafka import Message
 from numpy.typing import NDArray
 
-from app.errors import PartitionError
 from app.kafka.consumer import Event, TaskConsumer, ends_and_failures
 from app.kafka.records import headers_of
-from app.model import NO_EPOCH, Partition
+from app.model import NO_EPOCH
 from app.records import Chunk
 
 
@@ -23,27 +22,17 @@ class PlainConsumer(TaskConsumer):
 
     def poll(self, seconds: float, most: int | None = None) -> Chunk | None:
         wanted = self.wanted(most)
-        messages = self._client.consume(wanted, seconds)
-        full = len(messages) == wanted
+        messages = self.client.consume(wanted, seconds)
         if not messages:
             return None
+        full = len(messages) == wanted
         # map over C methods: no Python frame for each record
         ends, failures = ends_and_failures(_events(messages)) if any(map(Message.error, messages)) else ([], [])
         if ends or failures:
             messages = [message for message in messages if message.error() is None]
-        chunk = self._chunk(messages, ends, failures, full=full)
-        self.adapt(len(chunk), chunk.values.nbytes)
-        return chunk
-
-    def _chunk(
-        self,
-        messages: list[Message],
-        ends: Sequence[tuple[Partition, int]],
-        failures: Sequence[PartitionError],
-        *,
-        full: bool,
-    ) -> Chunk:
         records = len(messages)
+        values = pa.array(list(map(Message.value, messages)), pa.binary())
+        self.adapt(records, values.nbytes)
         return Chunk(
             partitions=self.partitions,
             sources=self._sources(messages),
@@ -51,7 +40,7 @@ class PlainConsumer(TaskConsumer):
             # librdkafka returns -1 for a record without a timestamp, which is NO_TIMESTAMP
             timestamps=np.fromiter((stamp for _, stamp in map(Message.timestamp, messages)), np.int64, records),
             keys=pa.array(list(map(Message.key, messages)), pa.binary()),
-            values=pa.array(list(map(Message.value, messages)), pa.binary()),
+            values=values,
             headers=lambda row: headers_of(messages[row]),
             epoch_of=lambda row: _epoch(messages[row]),
             ends=ends,
