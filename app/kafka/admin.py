@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
@@ -41,6 +41,8 @@ REFUSED_SECONDS = 2.0
 # A request to a coordinator must not reach librdkafka's own timeout. If it does before the coordinator is found, and it
 # is found later, the process aborts (librdkafka 2.16, issue 4605). So the caller gives up first.
 COORDINATOR_SECONDS = 3_600.0
+UNREADABLE = frozenset({KafkaError.CLUSTER_AUTHORIZATION_FAILED, KafkaError.TOPIC_AUTHORIZATION_FAILED})
+"""How a broker refuses to show its configuration or a topic's."""
 
 
 def ask_offsets(
@@ -137,22 +139,28 @@ class AdminConnection:
             raise timed_out() from error
 
     def broker_settings(self) -> dict[str, str] | None:
-        """Return the configuration of a broker; None if reading it is not allowed. Raises what `answer` raises."""
-        cluster = self.answer(self.client.describe_cluster(request_timeout=ANSWER_SECONDS), "describing the cluster")
+        """Return the configuration of a broker; None if reading it is not allowed."""
+        with self.explaining("describing the cluster"):
+            cluster = self.wait(self.client.describe_cluster(request_timeout=ANSWER_SECONDS))
         node = min(each.id for each in cluster.nodes)
-        resource = ConfigResource(ResourceType.BROKER, str(node))
+        return self.configuration(ResourceType.BROKER, str(node), f"broker {node}")
+
+    def configuration(self, kind: ResourceType, name: str, called: str) -> dict[str, str] | None:
+        """Return the configuration of a broker or a topic; None if reading it is not allowed."""
+        resource = ConfigResource(kind, name)
         described = self.client.describe_configs([resource], request_timeout=ANSWER_SECONDS)
         try:
             return {key: entry.value for key, entry in self.wait(described[resource]).items()}
         except KafkaException as error:
-            if error_of(error).code() == KafkaError.CLUSTER_AUTHORIZATION_FAILED:
+            if error_of(error).code() in UNREADABLE:
                 return None
-            raise self.failure(error, f"reading the configuration of broker {node}") from error
+            raise self.failure(error, f"reading the configuration of {called}") from error
 
-    def answer(self, future: Future[T], doing: str) -> T:
-        """Wait for an answer; `doing` describes the request in errors."""
+    @contextlib.contextmanager
+    def explaining(self, doing: str) -> Iterator[None]:
+        """Translate Kafka's errors; `doing` describes the request in them."""
         try:
-            return self.wait(future)
+            yield
         except KafkaException as error:
             raise self.failure(error, doing) from error
 

@@ -60,11 +60,9 @@ class KafkaCluster:
         log = logging.Logger("winnow.librdkafka.features", logging.DEBUG)  # noqa: LOG001  # must not reach any handler
         log.addHandler(kept := BufferingHandler(MOST_LINES))
         configured: dict[str, Any] = settings.common(self._kafka) | {"debug": "feature", "log_level": 7}
-        try:
+        with self._connection.explaining("asking for the brokers' versions"):
             client = AdminClient(configured, logger=log)
             client.list_topics(OFFSETS_TOPIC, ANSWER_SECONDS)
-        except KafkaException as error:
-            raise self._connection.failure(error, "asking for the brokers' versions") from error
         client.poll(_LOG_SECONDS)
         client.poll(0)
         return versions([record.getMessage() for record in kept.buffer])
@@ -99,10 +97,8 @@ class KafkaCluster:
         return max((each / 1000 for each in times if each > 0), default=None)
 
     def _metadata(self) -> ClusterMetadata:
-        try:
+        with self._connection.explaining(f"describing topic {OFFSETS_TOPIC!r}"):
             return self._connection.client.list_topics(OFFSETS_TOPIC, ANSWER_SECONDS)
-        except KafkaException as error:
-            raise self._connection.failure(error, f"describing topic {OFFSETS_TOPIC!r}") from error
 
 
 class KafkaGroup:
@@ -132,10 +128,8 @@ class KafkaGroup:
         return None if minutes is None else float(minutes) * 60
 
     def _refuse_foreign_members(self, connection: AdminConnection) -> None:
-        try:
+        with connection.explaining(f"describing group {self._group!r}"):
             found = _describe(connection, self._group)
-        except KafkaException as error:
-            raise connection.failure(error, f"describing group {self._group!r}") from error
         if found is not None and found.members:
             who = ", ".join(f"{member.client_id} on {member.host}" for member in found.members)
             msg = f"group {self._group!r} has members other than Winnow ({who})"

@@ -8,7 +8,6 @@ from concurrent.futures import Future
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its __all__
-    ConfigResource,
     OffsetSpec,
     ResourceType,
     TopicDescription,
@@ -78,10 +77,8 @@ class KafkaTopics:
 
     def matching(self, pattern: str) -> list[str]:
         """Return the topics whose whole name matches, never internal ones or those that Winnow creates."""
-        try:
+        with self._connection.explaining("listing topics"):
             listed = sorted(self._connection.client.list_topics(timeout=ANSWER_SECONDS).topics)
-        except KafkaException as error:
-            raise self._connection.failure(error, "listing topics") from error
         meant = (name for name in listed if not is_internal(name) and name not in self._own)
         return [name for name in meant if re.fullmatch(pattern, name)]
 
@@ -137,14 +134,7 @@ class KafkaTopics:
 
     def _settings(self, name: str) -> dict[str, str]:
         """Return a topic's configuration; empty if we may not read it."""
-        resource = ConfigResource(ResourceType.TOPIC, name)
-        described = self._connection.client.describe_configs([resource], request_timeout=ANSWER_SECONDS)
-        try:
-            return {key: entry.value for key, entry in self._connection.wait(described[resource]).items()}
-        except KafkaException as error:
-            if error_of(error).code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-                return {}
-            raise self._connection.failure(error, f"reading the configuration of topic {name!r}") from error
+        return self._connection.configuration(ResourceType.TOPIC, name, f"topic {name!r}") or {}
 
     def watermarks(self, partitions: Iterable[Partition]) -> dict[Partition, Watermarks]:
         earliest, latest = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]

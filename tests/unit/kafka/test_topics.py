@@ -13,12 +13,13 @@ from confluent_kafka.admin import AclOperation, ConfigResource  # type: ignore[a
 
 from app.cures import ANY
 from app.errors import TopicMissing
+from app.kafka.admin import AdminConnection
 from app.kafka.topics import USUAL_MAX_BYTES, KafkaTopics
 from app.model import Destination, TimestampLimit
 from app.topics import OwnTopics
 
 
-class TopicsConnection:
+class TopicsConnection(AdminConnection):
     """A connection to a cluster with these topics of one partition each, of which one may be unreadable for us."""
 
     def __init__(
@@ -27,7 +28,7 @@ class TopicsConnection:
         self._topics = topics
         self._unreadable = unreadable
         self._settings = settings or {}
-        self.client, self.tools = self, ANY
+        self.client, self.tools = self, ANY  # type: ignore[assignment]  # all that it is asked for
 
     def list_topics(self, timeout: float) -> Any:
         return SimpleNamespace(topics=dict.fromkeys(self._topics))
@@ -56,15 +57,12 @@ class TopicsConnection:
             future.set_result({name: SimpleNamespace(value=value) for name, value in self._settings.items()})
         return dict.fromkeys(resources, future)
 
-    def wait(self, future: Future[Any]) -> Any:
-        return future.result()
-
 
 def test_a_pattern_never_matches_what_winnow_creates() -> None:
     """If a pattern matched a placeholder, each look would create another placeholder for that."""
     own = ("raw.winnow-offsets", "raw.winnow-offsets.winnow-offsets", "at-raw", "dead.replayed", "dead.parked")
     strangers = ("raw", "dead", ".winnow-offsets", "at-", "other.parked")
-    topics = KafkaTopics(TopicsConnection(*own, *strangers), OwnTopics("dead", "at-{topic}"))  # type: ignore[arg-type]
+    topics = KafkaTopics(TopicsConnection(*own, *strangers), OwnTopics("dead", "at-{topic}"))
 
     assert set(strangers) == topics.source_topics([], ".*").keys()
     assert {"at-raw"} == topics.source_topics(["at-raw"], None).keys()
@@ -73,7 +71,7 @@ def test_a_pattern_never_matches_what_winnow_creates() -> None:
 @pytest.mark.parametrize("template", ["", "{topic}"])
 def test_a_placeholder_of_its_sources_name_hides_nothing(template: str) -> None:
     """If a placeholder has its source's own name, the pattern means the source."""
-    topics = KafkaTopics(TopicsConnection("raw", "raw.winnow-offsets"), OwnTopics("dead", template))  # type: ignore[arg-type]
+    topics = KafkaTopics(TopicsConnection("raw", "raw.winnow-offsets"), OwnTopics("dead", template))
 
     assert {"raw"} == topics.source_topics([], ".*").keys()
 
@@ -90,12 +88,12 @@ def test_a_placeholder_of_its_sources_name_hides_nothing(template: str) -> None:
 )
 def test_a_retention_is_that_of_a_topic_that_deletes(settings: Any, seconds: float | None) -> None:
     """A topic that only compacts, or keeps records for ever, endangers none."""
-    assert seconds == KafkaTopics(TopicsConnection("raw", settings=settings)).retention("raw")  # type: ignore[arg-type]
+    assert seconds == KafkaTopics(TopicsConnection("raw", settings=settings)).retention("raw")
 
 
 def test_topics_that_do_not_exist() -> None:
     """All of them are named, each with the command that creates it. One that existed before may be missing."""
-    topics = KafkaTopics(TopicsConnection("raw"))  # type: ignore[arg-type]
+    topics = KafkaTopics(TopicsConnection("raw"))
 
     with pytest.raises(TopicMissing) as raised:
         topics.source_topics(["raw", "more", "most"], None)
@@ -110,12 +108,12 @@ def test_topics_that_do_not_exist() -> None:
 
 def test_a_name_that_no_topic_can_have_is_that_of_no_topic() -> None:
     """The source of such a placeholder cannot be read; that must not end a service that reads others."""
-    assert ["raw"] == list(KafkaTopics(TopicsConnection("raw")).facts(["raw", "raw".ljust(250, "x")]))  # type: ignore[arg-type]
+    assert ["raw"] == list(KafkaTopics(TopicsConnection("raw")).facts(["raw", "raw".ljust(250, "x")]))
 
 
 def test_a_pattern_never_matches_an_internal_topic() -> None:
     """`.*` does not read the group's own offsets, which would grow with every commit. A name may."""
-    topics = KafkaTopics(TopicsConnection("raw", "_raw", "__consumer_offsets", "__transaction_state"))  # type: ignore[arg-type]
+    topics = KafkaTopics(TopicsConnection("raw", "_raw", "__consumer_offsets", "__transaction_state"))
 
     assert {"raw", "_raw"} == topics.source_topics([], ".*").keys()
     assert {"__consumer_offsets"} == topics.source_topics(["__consumer_offsets"], None).keys()
@@ -123,7 +121,7 @@ def test_a_pattern_never_matches_an_internal_topic() -> None:
 
 def test_a_pattern_leaves_out_what_may_not_be_read() -> None:
     """Such a topic may belong to others. One with that name is meant, so that a refusal says which right it lacks."""
-    topics = KafkaTopics(TopicsConnection("raw", "theirs", unreadable="theirs"))  # type: ignore[arg-type]
+    topics = KafkaTopics(TopicsConnection("raw", "theirs", unreadable="theirs"))
 
     assert {"raw"} == topics.source_topics([], ".*").keys()
     assert ["raw", "theirs"] == topics.matching(".*")
@@ -132,7 +130,7 @@ def test_a_pattern_leaves_out_what_may_not_be_read() -> None:
 
 def destination(settings: Mapping[str, str] | KafkaError) -> Destination:
     """Return the destination for a topic with this configuration."""
-    return KafkaTopics(TopicsConnection("clean", settings=settings)).destination("clean")  # type: ignore[arg-type]
+    return KafkaTopics(TopicsConnection("clean", settings=settings)).destination("clean")
 
 
 NEVER = str((1 << 63) - 1)
@@ -211,7 +209,7 @@ def test_how_long_records_are_kept(settings: Mapping[str, str], retention: int |
 )
 def test_how_many_replicas_must_be_in_sync(settings: Any, needed: int) -> None:
     """A partition with fewer is known. If the setting may not be read, one is assumed."""
-    topics = KafkaTopics(TopicsConnection("clean", settings=settings))  # type: ignore[arg-type]
+    topics = KafkaTopics(TopicsConnection("clean", settings=settings))
 
     assert needed == topics.min_in_sync("clean")
     assert {(0, 2)} == topics.source_topics(["clean"], None)["clean"].behind
