@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
@@ -18,14 +18,15 @@ from app.headers import SOURCE
 from app.model import SOURCE_KEY, Partition, TaskConfig
 from app.records import HEADER_FRAMING, Chunk, offsets_of
 from parsers import registry
-from parsers.contract import Parsed, Parser, Reject, breaches
+from parsers.contract import Parsed, Parser, breaches
 from parsers.flume import envelope
 from parsers.keys import cut, pattern_of
 
 PARSER_ERROR = "parser_error"
 TOO_LARGE = "too_large"
 REFUSED = "refused"
-NO_VALUES = pa.array([], pa.binary())
+_NO_ROWS, _NO_TEXTS = np.zeros(0, np.int32), pa.array([], pa.string())
+NOTHING = Parsed(pa.array([], pa.binary()), _NO_ROWS, _NO_ROWS, _NO_TEXTS, _NO_TEXTS)
 LONGEST_TEXT = 1_000
 """How many characters of a reason or a detail are kept: a dead letter must have room for its record."""
 
@@ -86,7 +87,7 @@ def with_keys(chunk: Chunk, parsed: Parsed, pattern: str) -> Chunk:
 def parse(parser: Parser, values: pa.BinaryArray) -> Parsed:
     """Call the parser. If it raises or breaks its contract, call it row by row to isolate the rows at fault."""
     if not len(values):  # the chunk holds only a partition's end
-        return _assemble(values, np.zeros(0, np.int32), [])
+        return NOTHING
     try:
         parsed = parser.parse(values)
         _check(parsed, len(values))
@@ -122,11 +123,12 @@ def _shortened(texts: pa.StringArray) -> pa.StringArray:
 
 def parser_error(detail: str) -> Parsed:
     """Return the result for a single record on which the parser fails."""
-    return _assemble(NO_VALUES, np.zeros(0, np.int32), [Reject(0, PARSER_ERROR, detail)])
+    row = np.zeros(1, np.int32)
+    return replace(NOTHING, reject_rows=row, reasons=pa.array([PARSER_ERROR]), details=pa.array([detail]))
 
 
 def join(parts: Sequence[Parsed]) -> Parsed:
-    parts = [_assemble(NO_VALUES, np.zeros(0, np.int32), []), *parts]
+    parts = [NOTHING, *parts]
     begins = np.cumsum([0, *(part.records for part in parts)]).astype(np.int32)
     return Parsed(
         pa.concat_arrays([part.values for part in parts]),
@@ -188,15 +190,4 @@ def _reject(
         rows[order],
         pa.concat_arrays([parsed.reasons, pa.array([reason] * len(details), pa.string())]).take(order),
         pa.concat_arrays([parsed.details, pa.array(details, pa.string())]).take(order),
-    )
-
-
-def _assemble(values: pa.BinaryArray, rows: NDArray[np.int32], rejects: Iterable[Reject]) -> Parsed:
-    listed = list(rejects)
-    return Parsed(
-        values,
-        rows,
-        np.array([reject.row for reject in listed], np.int32),
-        pa.array([reject.reason for reject in listed], pa.string()),
-        pa.array([reject.detail for reject in listed], pa.string()),
     )
