@@ -80,36 +80,29 @@ def read(
         heard_at = time.monotonic()
         while open_until is None or open_until:
             messages = consumer.consume(READ_AT_ONCE, turn)
-            yield list(_records(messages, open_until, fails))
+            yield list(_taken(messages, open_until, fails))
             heard_at = time.monotonic() if messages or open_until is None else heard_at
             if time.monotonic() - heard_at > SILENT_SECONDS:
                 raise timed_out()
-            _settle(messages, open_until)
     finally:
         with suppress(KafkaException):
             consumer.close()
 
 
-def _records(
-    messages: list[Message], open_until: Mapping[Partition, int] | None, fails: Callable[[KafkaError], bool]
+def _taken(
+    messages: list[Message], open_until: dict[Partition, int] | None, fails: Callable[[KafkaError], bool]
 ) -> Iterator[Record]:
+    """Yield the records before the ends; forget what has reached its end: by its last record, or by what follows it."""
     for message in messages:
         error, partition, offset = message.error(), partition_of(message), message.offset() or 0
-        if error is not None:
-            if fails(error):
-                raise KafkaException(error)
-        elif open_until is None or offset < open_until.get(partition, 0):
-            key, value = message.key(), message.value()
-            yield Record(partition, offset, message.timestamp()[1], key, value, headers_of(message))
-
-
-def _settle(messages: list[Message], open_until: dict[Partition, int] | None) -> None:
-    """Forget the partitions that have reached their end: by its last record, or by what follows it."""
-    for message in messages if open_until else ():
-        error, partition, offset = message.error(), partition_of(message), message.offset() or 0
-        at_end = error is not None and is_end(error)
-        reached = offset if at_end else offset + 1
-        if open_until and (error is None or at_end) and reached >= open_until.get(partition, reached + 1):
+        if error is None:
+            if open_until is None or offset < open_until.get(partition, 0):
+                key, value = message.key(), message.value()
+                yield Record(partition, offset, message.timestamp()[1], key, value, headers_of(message))
+            offset += 1
+        elif fails(error):
+            raise KafkaException(error)
+        if open_until and (error is None or is_end(error)) and offset >= open_until.get(partition, offset + 1):
             del open_until[partition]
 
 
