@@ -24,8 +24,8 @@ from app.kafka.failures import (
     called,
     decisive,
     error_of,
+    explaining,
     is_refusal,
-    making_a_client,
     of_cluster,
     section_of,
     tells_too_little,
@@ -103,7 +103,7 @@ class AdminConnection:
 
     def _connect(self) -> None:
         own: dict[str, Any] = {"error_cb": self._remember_error, "socket.connection.setup.timeout.ms": 5000}
-        with making_a_client(self._kafka):
+        with explaining(self._kafka):
             self.client = AdminClient(settings.common(self._kafka) | own, logger=settings.SILENT)
         self._last_error: KafkaError | None = None
         self._objection: Objection | None = None

@@ -14,7 +14,7 @@ from app.kafka.acknowledged import AcknowledgedWriter
 from app.kafka.backend import Backend, best_backend
 from app.kafka.consumer import TaskConsumer
 from app.kafka.delivery import Delivery, MakeClient
-from app.kafka.failures import is_forbidden_id, making_a_client
+from app.kafka.failures import explaining, is_forbidden_id
 from app.kafka.fence import KafkaFence, interrupt
 from app.kafka.hanging import HangingTransactions
 from app.kafka.sender import Targets
@@ -68,13 +68,13 @@ class TaskClients:
         self._hanging.close()
 
     def consumer(self) -> TaskConsumer:
-        with making_a_client(self._config.kafka):
+        with explaining(self._config.kafka):
             return self._backend.consumer(self._config)
 
     def offsets(self) -> OffsetStore:
         config = self._config
         context = StoreContext(config.group, config.output_kafka, self._planned, config.placeholder)
-        with making_a_client(config.output_kafka):
+        with explaining(config.output_kafka):
             return registry.open_store(config.offset_store, context)
 
     def writer(self, partition: Partition, offsets: OffsetStore) -> TransactionalWriter | AcknowledgedWriter:
@@ -128,7 +128,7 @@ class TaskClients:
         """Return a function that makes a producer with these settings plus those for its delivery reports."""
 
         def make(own: dict[str, Any]) -> Producer:
-            with making_a_client(self._config.output_kafka):
+            with explaining(self._config.output_kafka):
                 return self._producer(configured | own, logger=settings.SILENT)
 
         return make

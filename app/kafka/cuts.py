@@ -6,13 +6,13 @@ import time
 from collections.abc import Mapping
 from contextlib import closing
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 
 from app.errors import OffsetMoved, Truncated
 from app.kafka import settings
 from app.kafka.admin import ANSWER_SECONDS
 from app.kafka.consumer import seek
-from app.kafka.failures import is_end, of_cluster, of_partition, timed_out
+from app.kafka.failures import explaining, is_end, of_partition, timed_out
 from app.model import LastRead, Partition
 
 TURN_SECONDS = 0.1
@@ -28,13 +28,13 @@ class KafkaCuts:
     def find(self, partition: Partition, last: LastRead) -> int | None:
         own = settings.reader(self._kafka, self._group) | {"auto.offset.reset": "error"}
         at = TopicPartition(*partition, last.after, leader_epoch=last.epoch)
-        try:
-            with closing(Consumer(own, logger=settings.SILENT)) as consumer:
-                consumer.assign([at])
-                seek(consumer, at)
-                return _told(consumer, partition)
-        except KafkaException as error:
-            raise of_cluster(error, f"asking where {partition} was truncated", self._kafka) from error
+        with (
+            explaining(self._kafka, f"asking where {partition} was truncated"),
+            closing(Consumer(own, logger=settings.SILENT)) as consumer,
+        ):
+            consumer.assign([at])
+            seek(consumer, at)
+            return _told(consumer, partition)
 
 
 def _told(consumer: Consumer, partition: Partition) -> int | None:

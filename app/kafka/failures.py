@@ -224,12 +224,12 @@ def decisive(problem: KafkaError | KafkaException, connection: KafkaError | None
 
 
 @contextlib.contextmanager
-def making_a_client(kafka: Mapping[str, str]) -> Iterator[None]:
-    """Translate the error if no client can be made with these properties."""
+def explaining(kafka: Mapping[str, str], doing: str = "making a client") -> Iterator[None]:
+    """Translate the errors of the cluster with these properties."""
     try:
         yield
     except KafkaException as error:
-        raise of_cluster(error, "making a client", kafka) from error
+        raise of_cluster(error, doing, kafka) from error
 
 
 def of_cluster(

@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from app.headers import Headers
 from app.kafka import settings
 from app.kafka.consumer import look_up_leaders
-from app.kafka.failures import is_end, is_refusal, of_cluster, timed_out
+from app.kafka.failures import explaining, is_end, is_refusal, timed_out
 from app.model import Partition
 from app.records import Record
 
@@ -43,10 +43,8 @@ class KafkaRecords:
             Unreachable: an end was not reached, and nothing has arrived for SILENT_SECONDS.
             NotUsable: Kafka denies access.
         """
-        try:
+        with explaining(self._kafka, "reading records"):
             yield from read(settings.reader(self._kafka, self._group), starts, ends)
-        except KafkaException as error:
-            raise of_cluster(error, "reading records", self._kafka) from error
 
 
 def read(
