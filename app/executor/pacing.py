@@ -121,15 +121,12 @@ class Pacing:
 
     def most(self, lanes: Collection[Lane]) -> int | None:
         """Return how many records a poll may return; None if nothing is limited. Call it once for each chunk."""
-        self._count_held(lanes)
-        if not any(self._rates) and not self._allowances and not self._full:
-            return None
-        return min((most for lane in lanes if lane.running is not None for most in self._mosts(lane)), default=None)
-
-    def _count_held(self, lanes: Collection[Lane]) -> None:
         if self._full:
             self._held = sum(map(self._held_by, lanes))
             self._share = SHARE * self._window / len(lanes)
+        if not any(self._rates) and not self._allowances and not self._full:
+            return None
+        return min((most for lane in lanes if lane.running is not None for most in self._mosts(lane)), default=None)
 
     @property
     def _full(self) -> bool:

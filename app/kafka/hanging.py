@@ -20,7 +20,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from enum import Enum, auto
 from typing import Any, NamedTuple
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException
+from confluent_kafka import IsolationLevel, KafkaException
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # not in its __all__
 
 from app.headers import TRANSACTION, Header, origin_of, ours, whole_number
@@ -320,11 +320,7 @@ class HangingTransactions:
         configured = settings.reader(self._kafka, self.group) | {"isolation.level": isolation}
         starts = {each: span.start for each, span in spans.items()}
         ends = {each: span.stop for each, span in spans.items()}
-        for records in read(configured, starts, ends, fails=_fails):
+        for records in read(configured, starts, ends, fails=lambda error: not is_end(error)):
             yield from records
             if time.monotonic() > deadline:
                 raise timed_out()
-
-
-def _fails(error: KafkaError) -> bool:
-    return not is_end(error)
