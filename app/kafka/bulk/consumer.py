@@ -92,18 +92,7 @@ class BulkConsumer(TaskConsumer):
         offsets, timestamps = np.empty(len(records), np.int64), np.empty(len(records), np.int64)
         values = _Column(len(records), found[kernels.VALUE_BYTES], found[kernels.NULL_VALUES])
         keys = _Column(len(records), found[kernels.KEY_BYTES], found[kernels.NULL_KEYS])
-        kernels.gather(
-            records,
-            _TIMESTAMP_OF,
-            offsets,
-            timestamps,
-            values.texts,
-            values.ends,
-            values.validity,
-            keys.texts,
-            keys.ends,
-            keys.validity,
-        )
+        kernels.gather(records, _TIMESTAMP_OF, offsets, timestamps, *values.buffers, *keys.buffers)
         self._alive = records
         ends, failures = ends_and_failures(map(_event, self._others[: found[kernels.OTHERS]].tolist()))
         self.adapt(len(records), found[kernels.VALUE_BYTES])
@@ -147,15 +136,14 @@ class _Column:
         if size > np.iinfo(np.int32).max:
             msg = f"one poll returned {size} bytes, more than 2 GiB: lower queued.max.messages.kbytes"
             raise OverflowError(msg)
-        self.texts = np.empty(size, np.uint8)
-        self.ends = np.empty(rows + 1, np.int32)
-        self.validity = np.zeros((rows + 7) // 8 if nulls else 0, np.uint8)
+        validity = np.zeros((rows + 7) // 8 if nulls else 0, np.uint8)
+        self.buffers = np.empty(size, np.uint8), np.empty(rows + 1, np.int32), validity
         self._rows, self._nulls = rows, nulls
 
     def array(self) -> pa.BinaryArray:
         """Return the array without copying."""
-        validity = pa.py_buffer(self.validity.data) if self._nulls else None
-        buffers = [validity, pa.py_buffer(self.ends.data), pa.py_buffer(self.texts.data)]
+        texts, ends, validity = (pa.py_buffer(each.data) for each in self.buffers)
+        buffers = [validity if self._nulls else None, ends, texts]
         return cast("pa.BinaryArray", pa.Array.from_buffers(pa.binary(), self._rows, buffers, self._nulls))
 
 

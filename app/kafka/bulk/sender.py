@@ -33,27 +33,13 @@ class BulkSender(Sender):
 
     def _offer(self, lines: Lines, begin: int) -> int:
         self._check_open()
-        values, keys = Buffers.of(lines.values), Buffers.of(lines.keys)
         names = [np.frombuffer(name.encode() + b"\0", np.uint8) for name, _ in lines.headers]  # kernels use its memory
         headers = _table(names, [column for _, column in lines.headers])
         state = np.array([begin, 0], np.int64)
-        kernels.produce(
-            _PRODUCEVA,
-            self._handle,
-            self._line.fields(len(headers)),
-            values.values,
-            values.offsets,
-            values.validity,
-            values.first,
-            keys.values,
-            keys.offsets,
-            keys.validity,
-            keys.first,
-            headers,
-            np.require(lines.rows, requirements=["A", "W"]),  # a parser's rows may be read-only, which kernels refuse
-            lines.timestamps,
-            state,
-        )
+        rows = np.require(lines.rows, requirements=["A", "W"])  # a parser's may be read-only, which kernels refuse
+        columns = *_column(lines.values), *_column(lines.keys), headers
+        fields = self._line.fields(len(headers))
+        kernels.produce(_PRODUCEVA, self._handle, fields, *columns, rows, lines.timestamps, state)
         return _came_to(state)
 
     def offer_dead_letters(self, dead_letters: Sequence[OutgoingRecord], begin: int) -> int:
@@ -64,20 +50,10 @@ class BulkSender(Sender):
         """
         self._check_open()
         flat = DeadLetters.of(dead_letters)
-        texts = Buffers.of(flat.parts)
         state = np.array([begin, 0], np.int64)
-        kernels.produce_dead_letters(
-            _PRODUCEVA,
-            self._handle,
-            self._dead_letter.fields(int(np.diff(flat.begins).max(initial=0)) // 2 - 1),
-            texts.values,
-            texts.offsets,
-            texts.validity,
-            texts.first,
-            flat.begins,
-            flat.timestamps,
-            state,
-        )
+        fields = self._dead_letter.fields(int(np.diff(flat.begins).max(initial=0)) // 2 - 1)
+        parts = *_column(flat.parts), flat.begins
+        kernels.produce_dead_letters(_PRODUCEVA, self._handle, fields, *parts, flat.timestamps, state)
         return _came_to(state)
 
     def close(self) -> None:
@@ -118,11 +94,17 @@ class _Target:
         native.topic_destroy(self._topic)
 
 
+def _column(values: pa.BinaryArray) -> tuple[int, int, int, int]:
+    """Return the addresses of an array's buffers, for the kernels."""
+    buffers = Buffers.of(values)
+    return buffers.values, buffers.offsets, buffers.validity, buffers.first
+
+
 def _table(names: Sequence[NDArray[np.uint8]], columns: Sequence[pa.BinaryArray]) -> NDArray[np.int64]:
     """Return the addresses of each header's name and column buffers, for the kernel."""
     table = np.zeros((len(names), 5), np.int64)
-    for row, name, column in zip(table, names, map(Buffers.of, columns), strict=True):
-        row[:] = name.ctypes.data, column.values, column.offsets, column.validity, column.first
+    for row, name, column in zip(table, names, columns, strict=True):
+        row[:] = name.ctypes.data, *_column(column)
     return table
 
 
