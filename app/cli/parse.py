@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import IO
 
 import click
+import pyarrow as pa
 from rich.console import Console
 
 from app import config
@@ -17,9 +20,9 @@ from app.cli.options import configuration, overrides, parser_of, reports_errors
 from app.cli.tables import print_json
 from app.executor.parse import parse as parse_safely
 from app.operate.plugin_rules import PARSER_FITS
-from parsers.contract import Parse, Reject
-from parsers.streams import cleanse, outcomes
+from parsers.contract import Parse, Parsed, Reject
 
+BATCH_LINES = 10_000
 SHOWN = 200
 """How many bytes of an example are shown."""
 
@@ -44,16 +47,38 @@ def parse(source: IO[bytes], file: Path | None, assignments: tuple[str, ...], as
     elif console.is_terminal and sys.stdout.isatty():
         rejected = _count_rejects(parsing, source, console)
     else:
-        _, rejected = cleanse(parsing, source, sys.stdout.buffer, lambda at, reject, _: _print(at, reject, err=True))
+        _, rejected = _cleanse(parsing, source, lambda at, reject, _: _print(at, reject, err=True))
     return 1 if rejected else 0
 
 
+def _batches(parse: Parse, source: IO[bytes]) -> Iterator[tuple[list[bytes], Parsed]]:
+    while lines := list(islice(source, BATCH_LINES)):
+        yield lines, parse(pa.array([line.removesuffix(b"\n") for line in lines], pa.binary()))
+
+
 def _print_all(parsing: Parse, source: IO[bytes]) -> int:
-    rejected = 0
-    for number, outcome in enumerate(outcomes(parsing, source), 1):
-        _print(number, outcome)
-        rejected += isinstance(outcome, Reject)
+    before = rejected = 0
+    for lines, parsed in _batches(parsing, source):
+        found: dict[int, bytes | Reject] = {each.row: each for each in parsed.rejects()}
+        rejected += len(found)
+        found |= dict(zip(parsed.rows.tolist(), parsed.values.to_pylist(), strict=True))
+        for row in range(len(lines)):
+            _print(before + row + 1, found[row])
+        before += len(lines)
     return rejected
+
+
+def _cleanse(parsing: Parse, source: IO[bytes], reject: Callable[[int, Reject, bytes], object]) -> tuple[int, int]:
+    """Print the cleansed lines, and pass each other one to `reject`; return how many lines there are, and rejects."""
+    before = rejected = 0
+    for lines, parsed in _batches(parsing, source):
+        sys.stdout.buffer.writelines(value + b"\n" for value in parsed.values.to_pylist())
+        for each in parsed.rejects():
+            reject(before + each.row + 1, each, lines[each.row])
+        before += len(lines)
+        rejected += len(parsed.reject_rows)
+    sys.stdout.buffer.flush()
+    return before, rejected
 
 
 def _count_rejects(parsing: Parse, source: IO[bytes], console: Console) -> int:
@@ -66,7 +91,7 @@ def _count_rejects(parsing: Parse, source: IO[bytes], console: Console) -> int:
             text = line[:SHOWN].rstrip(b"\r\n").decode(errors="backslashreplace")
             first[reject.reason] = number, reject.detail, f"{text}…" if len(line) > SHOWN else text
 
-    total, rejected = cleanse(parsing, source, sys.stdout.buffer, count)
+    total, rejected = _cleanse(parsing, source, count)
     if rejected:
         columns = ("REASON", "#LINES", "#SHARE", "#FIRST", "?DETAIL", "?LINE")
         rows = [(reason, each, f"{each / total:.1%}", *first[reason]) for reason, each in counts.most_common()]
