@@ -30,7 +30,7 @@ from app.kafka.topics import KafkaTopics
 from app.kafka.transaction_log import KafkaTransactionLog
 from app.model import Assignment, Guarantee, Plugin, Receipt, TaskConfig
 from app.offsets.contract import StoreContext, is_local
-from app.offsets.mirrors import mirrors_of_the_driver
+from app.offsets.mirrors import mirrors_in, put_right
 from app.offsets.registry import open_store
 from app.runtime import REAL, Runtime
 from app.status import log
@@ -62,7 +62,7 @@ def clients(config: Config, runtime: Runtime = REAL) -> Clients:
         group=KafkaGroup((source, sink) if placeholder else (source,), group),
         fence=KafkaFence(config.output_kafka, group, config.transaction_timeout, config.dead_letters.topic, runtime),
         offsets=store,
-        mirrors=mirrors_of_the_driver(config.mirrors, here, store),
+        mirrors=mirrors_in(config.mirrors, here, partial(put_right, truth=store)),
         ages=KafkaAges(config.kafka, group, topics) if config.http.enabled else AgesUnknown(),
         cuts=KafkaCuts(config.kafka, group),
         placeholders=KafkaPlaceholders(sink, placeholder) if placeholder else None,

@@ -23,7 +23,7 @@ from app.model import Guarantee, OffsetRange, Partition, TaskConfig
 from app.offsets import registry
 from app.offsets.claim import Claim
 from app.offsets.contract import OffsetStore, StoreContext, is_transactional
-from app.offsets.mirrors import mirrors_of_a_task
+from app.offsets.mirrors import mirrors_in, write_forward
 
 # Any broker allows such a transaction.timeout.
 FENCE_SECONDS = 10.0
@@ -53,7 +53,7 @@ class TaskClients:
         self._config = config
         self._lanes = max(1, len(ranges))
         self._planned = {each.partition: planned for each in ranges if (planned := each.planned) is not None}
-        self._mirrors = mirrors_of_a_task(config.mirrors, StoreContext(config.group, config.kafka))
+        self._mirrors = mirrors_in(config.mirrors, StoreContext(config.group, config.kafka), write_forward)
         self._backend = backend or best_backend(config.kafka, config.output_kafka)
         self._producer = producer
         self._in_use = in_use

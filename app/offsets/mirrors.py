@@ -207,28 +207,18 @@ class Mirrors:
             mirror.close(max(0.0, deadline - clock()))
 
 
-def mirrors_of_a_task(stores: Iterable[Plugin], context: StoreContext) -> Mirrors:
-    """Return the mirrors that a task writes its committed offsets to."""
-    return _mirrors(stores, context, write_forward)
-
-
-def mirrors_of_the_driver(stores: Iterable[Plugin], context: StoreContext, truth: OffsetStore) -> Mirrors:
-    """Return the mirrors that the driver compares with the store."""
-    return _mirrors(stores, context, lambda mirror, offsets: put_right(mirror, offsets, truth))
-
-
-def _mirrors(stores: Iterable[Plugin], context: StoreContext, write: Write) -> Mirrors:
-    return Mirrors([Mirror(each.name, lambda each=each: open_store(each, context), write) for each in stores])  # type: ignore[misc]  # a lambda that remembers its store
+def mirrors_in(stores: Iterable[Plugin], context: StoreContext, write: Write) -> Mirrors:
+    return Mirrors([Mirror(each.name, partial(open_store, each, context), write) for each in stores])
 
 
 def write_forward(mirror: OffsetStore, left: Left) -> None:
-    """Write offsets; if the mirror is ahead, leave it to the driver, which knows the store."""
+    """Write offsets as a task does: if the mirror is ahead, leave it to the driver, which knows the store."""
     _write_each(left, partial(_save, mirror))
 
 
 def put_right(mirror: OffsetStore, left: Left, truth: OffsetStore) -> None:
     """
-    Write offsets that the mirror has not reached, and set back those ahead of the store.
+    Write offsets as the driver does: also set back those that are ahead of the store, which is the truth.
 
     Tasks continue meanwhile, so a mirror ahead of these offsets may be correct. Tasks write only committed offsets: a
     mirror is wrong only if it is ahead of an offset loaded from the store after it. Of hundreds of busy partitions one
