@@ -28,7 +28,8 @@ OURS = ("winnow.", ERRORS)
 STAGE, TOPIC = f"{ERRORS}stage", f"{ERRORS}topic"
 TOPIC_ID = f"{ERRORS}topic.id"
 """The source topic's id, which tells topics of the same name apart."""
-_LARGEST = 2**63 - 1
+LARGEST = 2**63 - 1
+"""The largest offset."""
 
 
 def ours(headers: Headers) -> dict[str, str]:
@@ -61,9 +62,10 @@ def as_text(headers: Headers) -> dict[str, str]:
 
 def whole_number(text: str) -> int | None:
     """Return text as an offset, partition or count; None if it is not one, or exceeds 64 bits."""
-    if not (text.isascii() and text.isdecimal() and len(text) <= len(str(_LARGEST))):
+    # Python refuses to convert thousands of digits, and reads those of other scripts.
+    if not (text.isascii() and text.isdecimal() and len(text) <= len(str(LARGEST))):
         return None
-    return number if (number := int(text)) <= _LARGEST else None
+    return number if (number := int(text)) <= LARGEST else None
 
 
 def _begin(headers: Headers) -> int:

@@ -23,6 +23,7 @@ from urllib.parse import quote, unquote
 from app.config import Config
 from app.driver.round import CHECKS
 from app.errors import NotAllowed, PartitionError, WinnowError
+from app.headers import whole_number
 from app.model import CommittedOffset, Guarantee, Partition, Pause
 from app.offsets.contract import OffsetStore
 
@@ -111,8 +112,7 @@ def _paused(found: Mapping[Partition, CommittedOffset]) -> dict[Partition, Commi
 
 def _parse(mark: CommittedOffset) -> Pause:
     values = _words(mark)
-    since = values.get("since", "")
-    return Pause(int(since) if since.isdecimal() else 0, unquote(values.get("by", "")))
+    return Pause(whole_number(values.get("since", "")) or 0, unquote(values.get("by", "")))
 
 
 def _words(mark: CommittedOffset) -> dict[str, str]:

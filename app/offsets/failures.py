@@ -6,11 +6,8 @@ import contextlib
 from collections.abc import Iterator
 
 from app.errors import CorruptOffset, Fenced, NotUsable, Transient, Unreachable
+from app.headers import whole_number
 from app.model import CommittedOffset, Partition
-
-LARGEST = 2**63 - 1
-"""The largest possible offset."""
-DIGITS = len(str(LARGEST))
 
 
 class UnknownStore(ValueError):
@@ -30,9 +27,8 @@ def stored_offset(text: str, metadata: str, place: str) -> CommittedOffset:
         metadata: the offset's metadata.
         place: the place as an operator of the store would name it.
     """
-    digits = text.lstrip("0") or text[:1]  # Python refuses to convert thousands of them
-    if digits.isascii() and digits.isdecimal() and len(digits) <= DIGITS and int(digits) <= LARGEST:
-        return CommittedOffset(int(digits), metadata)
+    if (offset := whole_number(text.lstrip("0") or text[:1])) is not None:
+        return CommittedOffset(offset, metadata)
     return CommittedOffset.not_readable(f"{place} holds {text[:40]!r}, which is not an offset")
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from app.headers import LARGEST
 from app.model import CommittedOffset
-from app.offsets.failures import LARGEST, stored_offset
+from app.offsets.failures import stored_offset
 
 
 @pytest.mark.parametrize("offset", [0, 7, LARGEST])
