@@ -171,8 +171,8 @@ class Service:
     def _discover_once(self, *, works: bool) -> tuple[TaskConfig, Workload]:
         stable = not (self._beside_others or self._discovery.owners.stands_by)
         try:
-            config, workload = self.task_config(), self._discovery.discover(stable=stable)
-            return config, self._with_room(workload, works=works)
+            config = task_config(self._config, self._clients.destinations, self._discovery.owner)
+            return config, self._with_room(self._discovery.discover(stable=stable), works=works)
         except Unreachable:
             if works:  # only the source may be away, for as long as offsets are kept
                 self._renew()
@@ -204,10 +204,6 @@ class Service:
             raise
         owners.waited(since=began)
         return answer
-
-    def task_config(self) -> TaskConfig:
-        """Return the tasks' common configuration; sink and dead letters are looked up, because they may grow."""
-        return task_config(self._config, self._clients.destinations, self._discovery.owner)
 
     def _stand_by(self, *, for_equals: bool, refuse: bool) -> tuple[TaskConfig, Workload]:
         """

@@ -8,7 +8,7 @@ from app.model import Owner, TaskConfig
 
 
 def task_config(config: Config, destinations: Topics, owner: Owner) -> TaskConfig:
-    """Return the configuration, with sink and dead letters as they are now."""
+    """Return the configuration; sink and dead letters are looked up each time, because they may grow."""
     return TaskConfig(
         group=config.group_id,
         guarantee=config.delivery_guarantee,

@@ -5,18 +5,16 @@ from __future__ import annotations
 import sys
 import tempfile
 import time
-from dataclasses import replace
 from pathlib import Path
 
 from app import config
 from app.driver.discover import Discovery
-from app.driver.stop import Stop
+from app.driver.task_config import task_config
 from app.executor import task
 from app.executor.parse import make_parser
 from app.model import NOBODY, Assignment
-from app.start import clients, service
+from app.start import clients
 from tests.chaos.failpoints import Failpoints
-from tests.chaos.service import no_rounds
 from tests.chaos.work import HonestClients
 
 
@@ -24,12 +22,13 @@ def main(file: str, seconds: float, partitions: set[int]) -> None:
     """Discover the offset ranges as the driver does, then run a task on those of some partitions."""
     settings = config.load(Path(file))
     # A speculative attempt works for the run that planned it, which only that knows; it is no other service.
-    task_config = replace(service(settings, no_rounds, Stop()).task_config(), owner=NOBODY)
-    ranges = Discovery(settings, clients(settings)).discover().ranges
+    kafka = clients(settings)
+    tasks = task_config(settings, kafka.destinations, NOBODY)
+    ranges = Discovery(settings, kafka).discover().ranges
     mine = tuple(each for partition, each in ranges.items() if partition.number in partitions)
     with tempfile.TemporaryDirectory() as nothing_armed:
-        assignment = Assignment(task_config, mine, seconds, time.time() + seconds)
-        task.run(assignment, HonestClients(task_config, Failpoints(nothing_armed)), make_parser(task_config), seconds)
+        assignment = Assignment(tasks, mine, seconds, time.time() + seconds)
+        task.run(assignment, HonestClients(tasks, Failpoints(nothing_armed)), make_parser(tasks), seconds)
 
 
 if __name__ == "__main__":
