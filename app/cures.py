@@ -28,6 +28,9 @@ ADD_CAPACITY = f"add executors or partitions; the rates are in winnow top -c {FI
 SHOW_SAMPLES = f"see winnow check -c {FILE}"
 TRANSACTIONS = f"winnow transactions ls -c {FILE}"
 SHOW_OFFSETS = f"winnow offsets show -c {FILE}"
+SHOW_HISTORY = f"winnow offsets history -c {FILE}"
+RESET_TO_CURRENT = f"winnow offsets reset -c {FILE} --to-current"
+"""Commits the group's offsets again without the run of the service that committed them."""
 FILTERS = f"winnow filters -c {FILE}"
 ABORT_TRANSACTIONS = f"stop Winnow, then winnow transactions abort -c {FILE}"
 RESTART = "restart Winnow: its offset store keeps nothing, so it begins at starting.offsets"
@@ -89,11 +92,6 @@ def unblock(partition: Partition) -> str:
     return f"set out.of.range to nearest, earliest or latest; or {choose_offset(partition)}"
 
 
-def reset_group() -> str:
-    """Return how to commit the group's offsets again without the run of the service that committed them."""
-    return f"winnow offsets reset -c {FILE} --to-current"
-
-
 def migrate_offsets(origin: str, store: str) -> str:
     return f"winnow offsets migrate -c {FILE} --from {origin} --to {store}"
 
@@ -105,10 +103,6 @@ def audit(since: str) -> str:
 def own_ids(group: str) -> str:
     """Return the options of `kafka-acls` that name the transactional ids of a group."""
     return f"--transactional-id {quote(transactional_ids(group))} --resource-pattern-type prefixed"
-
-
-def history() -> str:
-    return f"winnow offsets history -c {FILE}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,8 +110,8 @@ class Discovery:
             found.committed,
             ranges=ranges,
             blocked=blocked,
-            skipped=_only_spans(lost),
-            rewound=_only_spans(again),
+            skipped={each: span for each, span in lost.items() if span},
+            rewound={each: span for each, span in again.items() if span},
             fenced=owners,
         )
 
@@ -334,7 +334,3 @@ def _milliseconds(starting: FromTimestamp | FromDuration, now: float) -> int:
     if isinstance(starting, FromTimestamp):
         return starting.timestamp
     return max(0, round((now - starting.by_duration) * 1000))
-
-
-def _only_spans(spans: Mapping[Partition, tuple[int, int] | None]) -> dict[Partition, tuple[int, int]]:
-    return {partition: span for partition, span in spans.items() if span is not None}

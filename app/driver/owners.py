@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from enum import Enum, auto
 
-from app.cures import reset_group
+from app.cures import RESET_TO_CURRENT
 from app.driver.life import Life, Sight
 from app.driver.takeover import Takeover
 from app.errors import ForeignSink, ServiceRuns, Superseded
@@ -158,4 +158,4 @@ class Owners:
             f"{owner}: two services would split the records between two sinks"
         )
         changed = "if the sink was changed on purpose, stop the other service and set the offsets to themselves"
-        return ForeignSink(cause, f"choose another group.id; or, {changed}: {reset_group()}")
+        return ForeignSink(cause, f"choose another group.id; or, {changed}: {RESET_TO_CURRENT}")

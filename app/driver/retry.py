@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -38,9 +37,7 @@ class Refusals:
         self._refused_at.clear()
 
 
-def retry_until_available(
-    call: Callable[[], T], stop: Stop, tracker: ServiceTracker, clock: Callable[[], float] = time.monotonic
-) -> T:
+def retry_until_available(call: Callable[[], T], stop: Stop, tracker: ServiceTracker, clock: Callable[[], float]) -> T:
     """
     Return the call's result once Kafka responds.
 

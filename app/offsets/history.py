@@ -36,7 +36,7 @@ def moves_back(history: OffsetHistory, target: OffsetStore, topics: Mapping[str,
     for name, topic in sorted(topics.items()):
         found = history.history(name, 1, until=moment)
         if not found:
-            cure = f"{cures.history()} lists what there is"
+            cure = f"{cures.SHOW_HISTORY} lists what there is"
             raise NotUsable(f"the history of {name} does not go back to {time_of(moment)}", cure)
         (past,) = found
         for partition in partitions_of([topic]):

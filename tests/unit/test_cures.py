@@ -121,7 +121,7 @@ def all_cures(settings: dict[str, Any]) -> Iterator[str]:
     yield f"to resume, run {cures.RESUME}"
     yield from (cures.LOOK_AGAIN, cures.ADD_CAPACITY, cures.TRANSACTIONS, cures.ABORT_TRANSACTIONS)
     yield cures.audit("2026-11-24T06:00:00Z")
-    yield f"{cures.history()} lists what there is"
+    yield f"{cures.SHOW_HISTORY} lists what there is"
     if settings["offsets"]["store"]["name"] == "kafka":
         yield OffsetPending(P).cure
     if "kafka" in settings["sink"]:
