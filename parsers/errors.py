@@ -1,10 +1,4 @@
-"""
-The errors in the `parser` section of a configuration, raised when a parser is built, never because of data.
-
-ValueError
- ├── UnknownParser       there is no usable parser of that name
- └── ParserOptionError   an option is unknown, missing or wrong
-"""
+"""The errors in the `parser` section of a configuration, raised when a parser is built, never because of data."""
 
 from __future__ import annotations
 
@@ -38,6 +32,6 @@ def hint(wrong: str, known: Iterable[str]) -> str:
     return f"did you mean {near!r}?" if near else f"known: {', '.join(names) or 'none'}"
 
 
-def nearest(wrong: str, known: Iterable[str]) -> str:
-    """Return the nearest known name; empty if none is near."""
-    return next(iter(get_close_matches(wrong, list(known), n=1)), "")
+def nearest(wrong: str, known: Iterable[str], cutoff: float = 0.6) -> str:
+    """Return the nearest known name; empty if none is as similar as `cutoff`."""
+    return next(iter(get_close_matches(wrong, list(known), n=1, cutoff=cutoff)), "")

@@ -6,8 +6,7 @@ Values of `kafka`, `sink.kafka`, `spark` and `offsets` are never quoted, because
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from enum import Enum
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
@@ -18,6 +17,7 @@ from pydantic_core import ErrorDetails
 
 from app.config.model import Config, declared, duration, holds_properties, keys_of, path_of
 from app.config.sources import Keys, Tree, full_name, origin_of
+from parsers.errors import nearest
 
 _KEYS = dict(declared())
 # The values of simple types; None is a single property, which has no declared type.
@@ -163,12 +163,8 @@ def _hint(keys: Keys) -> str:
     *sections, wrong = keys
     known = list(keys_of(Config if not sections else _annotation(tuple(sections))))
     in_a_list = any(isinstance(key, int) for key in sections)
-    if not in_a_list and (near := _nearest(full_name(keys), _KEYS, 0.8)):
+    if not in_a_list and (near := nearest(full_name(keys), _KEYS, 0.8)):
         return f"did you mean {near}?"
-    if near := _nearest(str(wrong), known, 0.5):
+    if near := nearest(str(wrong), known, 0.5):
         return f"did you mean {_shown((*sections, near))}?"
     return f"known here: {', '.join(known)}"
-
-
-def _nearest(name: str, known: Iterable[str], cutoff: float) -> str:
-    return next(iter(difflib.get_close_matches(name, list(known), n=1, cutoff=cutoff)), "")

@@ -44,13 +44,12 @@ class Options:
         self.wrong(f"{name} must be {' or '.join(sorted(choices))}, not {value!r}")
         return next(iter(choices))
 
-    def url(self, name: str, value: object, schemes: Collection[str] = ()) -> str:
-        """Check a URL, of one of these schemes if given. No message quotes it, as it may hold a password."""
+    def url(self, name: str, value: object, schemes: Collection[str]) -> str:
+        """Check a URL of one of these schemes. No message quotes it, as it may hold a password."""
         url = self.text(name, value)
         scheme = re.match(r"([\w+.-]+)://", url)
-        if url != "?" and not (scheme and (not schemes or scheme[1] in schemes)):
-            kinds = " or ".join(f"{each}://…" for each in schemes) or "such as file:///path"
-            self.wrong(f"{name} must be a URL, {kinds}")
+        if url != "?" and not (scheme and scheme[1] in schemes):
+            self.wrong(f"{name} must be a URL, {' or '.join(f'{each}://…' for each in schemes)}")
         elif not _has_a_host(url):
             self.wrong(f"{name} has no readable host: percent-encode the password, such as %2F for /")
         return url
