@@ -27,7 +27,7 @@ from app.model import (
     partitions_of,
 )
 from app.offsets.contract import is_local
-from app.offsets.metadata import OffsetMetadata, owner_of
+from app.offsets.metadata import OffsetMetadata
 from app.runtime import REAL, Runtime
 
 # How long a partition that a task found blocked is left out of plans unless its offset moves. If it failed again, that
@@ -117,7 +117,7 @@ class Discovery:
 
     def _committer_since_plan(self, partition: Partition, at: CommittedOffset | None) -> Owner | None:
         """Return the other run that has committed since the last plan; older commits do not say who fences us now."""
-        by = owner_of(at)
+        by = OffsetMetadata.of(at).owner
         return None if by == self.owner or at == self._planned.get(partition) else by
 
     def _is_set_since_plan(self, at: PartitionOffsets) -> bool:
@@ -197,7 +197,7 @@ class Discovery:
         for partition, at in offsets.items():
             if at.committed is None or (cut := self._cut(at)) is None:
                 continue
-            last = OffsetMetadata.parse(at.committed.metadata).read
+            last = OffsetMetadata.of(at.committed).read
             if last is not None and (found := self._clients.cuts.find(partition, last)) is not None:
                 self._cuts[partition] = at.committed, min(cut, found)
 
@@ -227,7 +227,7 @@ class Discovery:
         self._newcomers.record(committed, topics)
         self.owners.observe(committed)
         self._had_offset_in |= {
-            each: OffsetMetadata.parse(at.metadata).topic_id or topics[each.topic].id
+            each: OffsetMetadata.of(at).topic_id or topics[each.topic].id
             for each, at in committed.items()
             if at is not None
         }

@@ -10,7 +10,7 @@ from app.driver.life import Life, Sight
 from app.driver.takeover import Takeover
 from app.errors import ForeignSink, ServiceRuns, Superseded
 from app.model import NOBODY, CommittedOffset, Owner, Partition
-from app.offsets.metadata import owner_of
+from app.offsets.metadata import OffsetMetadata
 from app.runtime import Runtime
 
 # The first look finds old commits, and an earlier run's tasks commit until ours have fenced them.
@@ -63,7 +63,7 @@ class Owners:
         """
         self._sight.opens(anew=self._looks < LOOKS_AT_LEFTOVERS)  # what moves until then is no sign
         moved = {
-            partition: owner_of(committed)
+            partition: OffsetMetadata.of(committed).owner
             for partition, committed in offsets.items()
             if committed is not None and committed != self._seen.get(partition)
         }

@@ -162,7 +162,7 @@ def _trouble(planned: OffsetRange, before: PartitionOffsets, at: PartitionOffset
         return why
     if at.committed is None:
         return ""
-    if at.committed != before.committed and OffsetMetadata.parse(at.committed.metadata).cut is not None:
+    if at.committed != before.committed and OffsetMetadata.of(at.committed).cut is not None:
         return "a task has found that its log was truncated"
     if before.committed is None:
         return ""

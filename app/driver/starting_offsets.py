@@ -119,7 +119,7 @@ def decide(
 
 def stored_block(at: PartitionOffsets) -> Blocked | None:
     """Return why a task blocked the partition, as stored in the offset's metadata; valid until the offset moves."""
-    reason = OffsetMetadata.parse(at.committed.metadata if at.committed else "").blocked
+    reason = OffsetMetadata.of(at.committed).blocked
     return Blocked(at.partition, reason, at.next_offset(0)) if reason else None
 
 
@@ -133,19 +133,19 @@ def cut_of(at: PartitionOffsets, remembered: int | None) -> int | None:
     if at.committed is None:
         return None
     end = at.watermarks.high_watermark
-    ends = (end if end < at.committed.offset else None, remembered, OffsetMetadata.parse(at.committed.metadata).cut)
+    ends = (end if end < at.committed.offset else None, remembered, OffsetMetadata.of(at.committed).cut)
     return min((each for each in ends if each is not None), default=None)
 
 
 def is_witness(committed: CommittedOffset | None, topic_id: str) -> bool:
     """Return whether a task committed this offset in the topic with this id; an operator's offset proves nothing."""
-    metadata = OffsetMetadata.parse(committed.metadata if committed else "")
+    metadata = OffsetMetadata.of(committed)
     return metadata.is_ours and metadata.topic_id == topic_id
 
 
 def is_of_another(committed: CommittedOffset, topic_id: str) -> bool:
     """Return whether a task committed this offset in another topic of the same name, if both ids are known."""
-    return _differ(OffsetMetadata.parse(committed.metadata).topic_id, topic_id)
+    return _differ(OffsetMetadata.of(committed).topic_id, topic_id)
 
 
 def _differ(topic_id: str, other: str) -> bool:
@@ -188,7 +188,7 @@ def _range(at: PartitionOffsets, start: int) -> OffsetRange:
         topic_id=at.topic_id,
         log_start=marks.log_start,
         backlog=marks.last_stable,
-        counted=OffsetMetadata.parse(committed.metadata).counts.records if committed and goes_back else None,
+        counted=OffsetMetadata.of(committed).counts.records if goes_back else None,
         metadata="" if committed is None else committed.metadata,
     )
 

@@ -88,7 +88,6 @@ def control_partitions_last(
     """
 
     def is_control(each: OffsetRange) -> bool:
-        committed = offsets[each.partition].committed
-        return committed is not None and OffsetMetadata.parse(committed.metadata).report is not None
+        return OffsetMetadata.of(offsets[each.partition].committed).report is not None
 
     return tuple(sorted(task, key=is_control))

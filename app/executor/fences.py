@@ -7,7 +7,7 @@ from collections.abc import Callable
 from app.errors import NotUsable, Unreachable
 from app.model import Owner, Partition
 from app.offsets.contract import OffsetStore
-from app.offsets.metadata import owner_of
+from app.offsets.metadata import OffsetMetadata
 
 # A later generation commits in its own name a moment after it fences. The driver ends a task by fencing its control
 # partition first, so one look is enough there. For any other partition the task waits this long.
@@ -40,4 +40,4 @@ class Fences:
             found = self._offsets.load([partition], stable=True)
         except (NotUsable, Unreachable):
             return False
-        return owner_of(found.get(partition)).generation > self._owner.generation
+        return OffsetMetadata.of(found.get(partition)).owner.generation > self._owner.generation

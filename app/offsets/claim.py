@@ -13,7 +13,7 @@ from app.errors import Fenced, Transient
 from app.model import CommittedOffset, Owner, Partition
 from app.offsets.contract import OffsetStore
 from app.offsets.failures import refuse_to_go_back, saving
-from app.offsets.metadata import owner_of
+from app.offsets.metadata import OffsetMetadata
 
 
 class Claim:
@@ -35,7 +35,7 @@ class Claim:
         self._known = committed
         if committed is None:
             return
-        if self._store.transactional and owner_of(committed).rank < self._me.rank:
+        if self._store.transactional and OffsetMetadata.of(committed).owner.rank < self._me.rank:
             fence()
         self.save(committed.offset, committed.metadata)
 
@@ -65,7 +65,7 @@ class Claim:
     def _check_owner(self, stored: CommittedOffset, offset: int) -> None:
         """Yield to a later run, and continue where an earlier one stopped."""
         yield_to_later(self._partition, stored, self._me)
-        other = owner_of(stored)
+        other = OffsetMetadata.of(stored).owner
         if other != self._me and stored.offset > offset:
             raise Transient(self._partition, f"{other} has since committed {stored.offset}", offset)
 
@@ -77,6 +77,6 @@ def yield_to_later(partition: Partition, committed: CommittedOffset | None, me: 
     Raises:
         Fenced: a later run has.
     """
-    owner = owner_of(committed)
+    owner = OffsetMetadata.of(committed).owner
     if committed is not None and owner.rank > me.rank:
         raise Fenced(partition, f"{owner} has taken the partition over; nothing is lost", committed.offset)

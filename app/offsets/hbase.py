@@ -290,11 +290,11 @@ def _topic_ids(cells: Cells) -> dict[bytes, bytes]:
     return {
         _column(METADATA, number): _metadata(None, at.offset, str(OffsetMetadata(topic_id, at.offset)))
         for number, at in _known(NOW, cells).items()
-        if (topic_id := OffsetMetadata.parse(at.metadata).topic_id)
+        if (topic_id := OffsetMetadata.of(at).topic_id)
     }
 
 
 def _past(row: str, cells: Cells) -> PastOffsets:
     known = _known(row, cells)
-    topic_ids = {number: OffsetMetadata.parse(at.metadata).topic_id for number, at in known.items()}
+    topic_ids = {number: OffsetMetadata.of(at).topic_id for number, at in known.items()}
     return PastOffsets(int(row.rpartition(":")[2]), {number: at.offset for number, at in known.items()}, topic_ids)

@@ -46,7 +46,7 @@ def moves_back(history: OffsetHistory, target: OffsetStore, topics: Mapping[str,
 
 def _move_back(past: PastOffsets, partition: Partition, now: CommittedOffset | None, topic_id: str) -> Move:
     offset, then = past.offsets[partition.number], past.topic_ids.get(partition.number, "")
-    known = {then, OffsetMetadata.parse(now.metadata if now else "").topic_id} - {""}
+    known = {then, OffsetMetadata.of(now).topic_id} - {""}
     if topic_id and known - {topic_id}:
         raise TopicRecreated(partition, RECREATED, offset, cures.choose_offset(partition))
     return Move(partition, CommittedOffset(offset, str(OffsetMetadata(topic_id, offset))), now)

@@ -143,7 +143,7 @@ class OffsetMetadata:
         since: the offset at which the counts start.
         counts: the outcomes of the records from there to the committed offset.
         read: the last record read; None if its leader epoch is unknown.
-        owner: the run of the service that committed it.
+        owner: the run of the service that committed it; NOBODY if it does not say.
         report: the committing task's times; None for most offsets.
         backlog: the last stable offset when the counts started; 0 if unknown.
         blocked: why the committing task left the partition to an operator; empty if it did not.
@@ -206,12 +206,15 @@ class OffsetMetadata:
         return cls(values.get("topic", ""), since, counts, read, owner, report, backlog, blocked, tripped, cut)
 
     @classmethod
+    def of(cls, committed: CommittedOffset | None) -> OffsetMetadata:
+        return cls.parse(committed.metadata if committed else "")
+
+    @classmethod
     def continuing(
         cls, committed: CommittedOffset | None, position: int, planned: OffsetRange, owner: Owner
     ) -> OffsetMetadata:
         """Continue the counts of the committed offset, or start new ones if it has none or is another topic's."""
-        topic_id = planned.topic_id
-        found = cls.parse(committed.metadata if committed else "")
+        topic_id, found = planned.topic_id, cls.of(committed)
         if found.is_ours and found.topic_id in ("", topic_id):
             # Without counts, an operator set the offset, or there was no commit yet.
             backlog = planned.backlog if found.counts == NOTHING else found.backlog
@@ -227,7 +230,7 @@ class OffsetMetadata:
         If a task has committed in this topic, the topic's id is kept: the group has worked on it, and must notice if it
         is created again. Otherwise the metadata is empty.
         """
-        found = cls.parse(committed.metadata if committed else "")
+        found = cls.of(committed)
         worked_on = found.is_ours and found.topic_id == topic_id
         return str(cls(topic_id, position)) if worked_on else ""
 
@@ -238,7 +241,7 @@ class OffsetMetadata:
 
         What shows that the source was truncated is kept, because its log is the same.
         """
-        found = cls.parse(committed.metadata)
+        found = cls.of(committed)
         anew = replace(found, since=committed.offset, counts=NOTHING, owner=NOBODY, report=None, backlog=0)
         return str(anew) if found.is_ours else committed.metadata
 
@@ -250,11 +253,6 @@ class OffsetMetadata:
     def is_ours(self) -> bool:
         """Whether Winnow wrote it."""
         return self != OffsetMetadata()
-
-
-def owner_of(committed: CommittedOffset | None) -> Owner:
-    """Return the run whose task committed an offset; NOBODY if the metadata does not say."""
-    return OffsetMetadata.parse(committed.metadata).owner if committed else NOBODY
 
 
 def _last_read_before(

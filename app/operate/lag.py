@@ -95,7 +95,7 @@ class PartitionLag:
     @property
     def metadata(self) -> OffsetMetadata:
         """What the service stored with the offset; empty if an operator set the offset."""
-        return OffsetMetadata.parse(self.committed.metadata if self.committed else "")
+        return OffsetMetadata.of(self.committed)
 
     def stored_as_json(self) -> dict[str, Any]:
         metadata = self.metadata

@@ -16,7 +16,7 @@ from app.errors import ServiceRuns, Unreachable
 from app.facts import OpenTransaction
 from app.model import NOBODY, CommittedOffset, Guarantee, Owner, Partition, latest, partitions_of
 from app.offsets.contract import OffsetStore
-from app.offsets.metadata import owner_of
+from app.offsets.metadata import OffsetMetadata
 
 CURE = "stop it, and try again"
 # Brokers abort transactions at their timeout, so an open one began less than two timeouts ago.
@@ -53,7 +53,7 @@ class WatchedOffsets:
     @property
     def owner(self) -> Owner:
         """The latest run that committed; NOBODY if no offset names one."""
-        return latest([NOBODY, *(owner_of(each) for store in self._known for each in store.values())])
+        return latest([NOBODY, *(OffsetMetadata.of(each).owner for store in self._known for each in store.values())])
 
     def _load(self) -> list[Mapping[Partition, CommittedOffset]]:
         return [store.load(self._partitions, stable=False) for store in self._stores]
@@ -146,5 +146,5 @@ def abort(found: Iterable[OpenTransaction], config: Config, clients: Clients) ->
 
 
 def _who(committed: CommittedOffset | None) -> str:
-    owner = owner_of(committed)
+    owner = OffsetMetadata.of(committed).owner
     return "the service" if owner == NOBODY else str(owner)

@@ -145,7 +145,7 @@ def _refuse_tripped(ledger: Ledger, committed: CommittedOffset | None) -> None:
 
     The driver does not know it if the task's receipts were lost.
     """
-    found = OffsetMetadata.parse(committed.metadata if committed else "")
+    found = OffsetMetadata.of(committed)
     ours = found.owner == ledger.owner != NOBODY
     if found.tripped and ours and committed is not None and committed.offset == ledger.position:
         cure = TooManyDeadLetters(ledger.partition, "").cure  # the stored reason ends with it
@@ -160,7 +160,7 @@ def _first_position(offset_range: OffsetRange, committed: CommittedOffset | None
     """
     if committed is None:
         return offset_range.start
-    records = OffsetMetadata.parse(committed.metadata).counts.records
+    records = OffsetMetadata.of(committed).counts.records
     again = offset_range.counted is not None and offset_range.counted != records
     return committed.offset if stored or again or committed.offset != offset_range.committed else offset_range.start
 
