@@ -10,12 +10,11 @@ the defaults, which an image may change (`WINNOW_DEFAULT__HTTP__ADDRESS`). Keys 
 from app.config.model import Config, Filter, FromDuration, FromTimestamp, ParserChoice, Sample
 from app.config.reading import Loaded, clear_environment, load, read, read_parser
 from app.config.rules import Rule, undecided
-from app.config.secrets import exposed_secrets, masked, secret_texts
+from app.config.secrets import exposed_secrets, secret_texts
 from app.config.shown import commented, options, schema, shown, values
-from app.config.sources import ENV_PREFIX, FILE, FILE_VARIABLE, Tree
+from app.config.sources import FILE, FILE_VARIABLE, Tree
 
 __all__ = [
-    "ENV_PREFIX",
     "FILE",
     "FILE_VARIABLE",
     "Config",
@@ -31,7 +30,6 @@ __all__ = [
     "commented",
     "exposed_secrets",
     "load",
-    "masked",
     "options",
     "read",
     "read_parser",

@@ -142,13 +142,6 @@ class Cuts(Protocol):
         """Return where a log was truncated before the end of the last record read; None if nobody can tell."""
 
 
-class CutsUnknown:
-    """Cuts of which none is known."""
-
-    def find(self, partition: Partition, last: LastRead) -> None:
-        """Return that it is unknown."""
-
-
 class Placeholders(Protocol):
     """Creates the topics that hold the source's offsets on the sink's own cluster; see `app.kafka.companions`."""
 
@@ -179,10 +172,10 @@ class Clients:
     fence: Fence
     offsets: OffsetStore
     pauses: Pauses
+    ages: Ages
+    cuts: Cuts
     mirrors: Mirrors = field(default_factory=Mirrors)
     placeholders: Placeholders | None = None
-    ages: Ages = field(default_factory=AgesUnknown)
-    cuts: Cuts = field(default_factory=CutsUnknown)
     copies: OffsetStore | None = None
     clusters: tuple[InspectedCluster, InspectedCluster] | None = None
     timings: Timings = REAL.timings

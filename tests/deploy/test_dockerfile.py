@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from app import __version__, config
+from app import __version__
+from app.config.sources import ENV_PREFIX
 from tests.deploy.conftest import BIN, DOCKERFILE, ROOT
 from tests.support.waiting import PATIENCE
 
@@ -107,7 +108,7 @@ def test_build_context_holds_every_copied_file() -> None:
 
 def test_image_overrules_no_file(image_environment: dict[str, str]) -> None:
     """The image's only configuration variable is a default: the status page listens on all addresses of a container."""
-    keys = {name: value for name, value in image_environment.items() if name.startswith(config.ENV_PREFIX)}
+    keys = {name: value for name, value in image_environment.items() if name.startswith(ENV_PREFIX)}
     assert {"WINNOW_DEFAULT__HTTP__ADDRESS": "0.0.0.0"} == keys
 
 

@@ -22,6 +22,7 @@ from app.model import (
     Destination,
     FirstWaiting,
     Guarantee,
+    LastRead,
     OffsetRange,
     Outcome,
     Partition,
@@ -111,6 +112,7 @@ class DriverKafka:
             copies=self.copies,
             pauses=self.pauses,
             ages=self,
+            cuts=self,
             clusters=(self.clusters, self.clusters) if self.clusters else None,
         )
 
@@ -129,6 +131,9 @@ class DriverKafka:
 
     def matching(self, pattern: str) -> list[str]:
         return ["raw"]
+
+    def find(self, partition: Partition, last: LastRead) -> int | None:
+        return None
 
     def _raise_if_gone(self) -> None:
         if self.sink_gone is not None:

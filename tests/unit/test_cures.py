@@ -97,6 +97,8 @@ def left_behind(settings: dict[str, Any]) -> str:
         fence=kafka,
         offsets=kafka,
         pauses=kafka.pauses,
+        ages=kafka,
+        cuts=kafka,
         placeholders=kafka,
         copies=source,
     )

@@ -12,7 +12,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.config import clear_environment, exposed_secrets, load, masked, options, read, secret_texts, shown
+from app.config import clear_environment, exposed_secrets, load, options, read, secret_texts, shown
+from app.config.secrets import masked
 from app.secrets import KAFKA_SECRETS
 from tests.support.reference import keys as declared_keys
 from tests.unit.config.good import GOOD
