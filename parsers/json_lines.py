@@ -75,10 +75,7 @@ class Members:
         source = Buffers.of(lines)
         scratch = pa.allocate_buffer(source.size + kernels.SLACK)
         spans, found = np.zeros((source.total, len(self._paths), 2), np.int64), np.zeros(source.total, np.uint8)
-        kernels.members(
-            source.values, source.offsets, source.validity, source.first, source.total,
-            self._texts.ctypes.data, self._table, spans, found, scratch.address,
-        )  # fmt: skip
+        kernels.members(*source.batch, self._texts.ctypes.data, self._table, spans, found, scratch.address)
         return Cells(spans, found, [lines, scratch])
 
 

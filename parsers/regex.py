@@ -115,10 +115,7 @@ class Matched:
 
         source = Buffers.of(lines)
         spans, found = np.zeros((source.total, len(self._fields), 2), np.int64), np.zeros(source.total, np.uint8)
-        kernels.groups(
-            source.values, source.offsets, source.validity, source.first, source.total,
-            *self._automaton, self._places, spans, found,
-        )  # fmt: skip
+        kernels.groups(*source.batch, *self._automaton, self._places, spans, found)
         return Cells(spans, found, [lines])
 
     def _by_re2(self, lines: pa.BinaryArray) -> Cells:

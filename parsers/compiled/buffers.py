@@ -42,6 +42,11 @@ class Buffers:
             size=lines.nbytes,
         )
 
+    @property
+    def batch(self) -> tuple[int, int, int, int, int]:
+        """The first arguments of a kernel that reads the rows."""
+        return self.values, self.offsets, self.validity, self.first, self.total
+
 
 def as_binary(lines: pa.Array[Any] | pa.ChunkedArray[Any]) -> pa.BinaryArray:
     """Return the lines as one binary array. Only text, large and chunked arrays are copied."""

@@ -44,10 +44,7 @@ class Marked:
         cells = Cells(np.zeros((source.total, self.width, 2), np.int64), np.zeros(source.total, np.uint8), [lines])
         texts = np.frombuffer(self.texts, np.uint8)
         shape = np.array(self.shape, np.int64)
-        kernels.marked(
-            source.values, source.offsets, source.validity, source.first, source.total,
-            texts.ctypes.data, shape, cells.spans, cells.found,
-        )  # fmt: skip
+        kernels.marked(*source.batch, texts.ctypes.data, shape, cells.spans, cells.found)
         return cells
 
     @property

@@ -19,7 +19,7 @@ def unwrapped(values: pa.BinaryArray, *, strict: bool) -> Unwrapped:
     source = Buffers.of(values)
     spans = np.empty((source.total, 2), np.int64)
     kinds = np.empty(source.total, np.uint8)
-    events = kernels.bodies(source.values, source.offsets, source.validity, source.first, source.total, spans, kinds)
+    events = kernels.bodies(*source.batch, spans, kinds)
     if not strict:
         kinds[:] = Kind.EVENT
     rows = np.flatnonzero(kinds == Kind.EVENT)
@@ -34,7 +34,7 @@ def headers(values: pa.BinaryArray, names: Sequence[str]) -> list[pa.BinaryArray
     source = Buffers.of(values)
     spans = np.empty((source.total, 2), np.int64)
     kinds, found = np.empty(source.total, np.uint8), np.empty(source.total, np.uint8)
-    kernels.bodies(source.values, source.offsets, source.validity, source.first, source.total, spans, kinds)
+    kernels.bodies(*source.batch, spans, kinds)
     if source.validity:
         kinds[values.is_null().to_numpy(zero_copy_only=False)] = Kind.TRUNCATED
     rows = np.arange(source.total)
