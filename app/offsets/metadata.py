@@ -14,6 +14,7 @@ of each task also has the task's times (`app.offsets.times`).
 from __future__ import annotations
 
 import operator
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -177,7 +178,7 @@ class OffsetMetadata:
         after += "" if self.cut is None else f" cut={self.cut}"
         after += f" blocked={quote(self.blocked, safe=_READABLE)[:MAX_REASON]}" if self.blocked else ""
         room = MAX_BYTES - len(before) - len(after)
-        return f"{before} dead={_written_counts(_largest_first(counts.dead), room)}{after}"
+        return f"{before} dead={_written_counts(dict(Counter(counts.dead).most_common()), room)}{after}"
 
     @classmethod
     @lru_cache(maxsize=2_048)
@@ -281,10 +282,6 @@ def _written_owner(owner: Owner) -> str:
 def _owner(by: str, sink: str, generation: str) -> Owner:
     host, _, started = by.rpartition("@")
     return Owner(_number(started), unquote(host), unquote(sink), _number(generation))
-
-
-def _largest_first(counts: Mapping[str, int]) -> Mapping[str, int]:
-    return dict(sorted(counts.items(), key=lambda item: -item[1]))
 
 
 def _written_counts(counts: Mapping[str, int], room: int) -> str:
