@@ -57,7 +57,6 @@ class AcknowledgedWriter(Writer):
             raise Transient(self._partition, "no broker responded while ending the transactions of an earlier run")
 
     def commit(self, offset: int, metadata: str) -> None:
-        """Wait until everything sent is acknowledged, then save the next offset to read."""
         self._acknowledge(offset)
         self._claim.save(offset, metadata)
         self._committed(self._partition, offset, metadata)

@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import NewPartitions, NewTopic  # type: ignore[attr-defined]  # not in its __all__
 
-from app.errors import NotUsable, TopicMissing, Unreachable
+from app.errors import NotUsable, Unreachable
 from app.kafka.admin import ANSWER_SECONDS, AdminConnection
 from app.kafka.failures import CURES, MISCONFIGURED, TOPIC_REFUSED, error_of, is_about
 from app.kafka.topics import KafkaTopics
@@ -32,13 +32,12 @@ class KafkaCompanions:
     def partitions_of(self, name: str) -> int:
         """Return how many partitions a topic has; 0 if it does not exist."""
         try:
-            return self._topics.source_topics([name], None)[name].partitions
-        except TopicMissing:
-            return 0
+            found = self._topics.source_topics([name], None, {name}).get(name)
         except NotUsable as error:
             if is_about(error, {KafkaError.TOPIC_EXCEPTION}):  # no topic can have this name
                 return 0
             raise
+        return 0 if found is None else found.partitions
 
     def create(self, name: str, partitions: int, settings: Mapping[str, str]) -> int:
         """Create a topic, unless it exists, and wait until its partitions have leaders; return how many it has."""
@@ -53,11 +52,9 @@ class KafkaCompanions:
     def _wait_for_leaders(self, name: str) -> int:
         deadline = time.monotonic() + LEADER_SECONDS
         while time.monotonic() < deadline:
-            try:
-                if not (topic := self._topics.source_topics([name], None)[name]).leaderless:
-                    return topic.partitions
-            except TopicMissing:  # not all brokers know it yet
-                pass
+            topic = self._topics.source_topics([name], None, {name}).get(name)
+            if topic is not None and not topic.leaderless:  # not all brokers know it at once
+                return topic.partitions
             time.sleep(0.05)
         raise Unreachable(f"topic {name!r} has no leaders after {LEADER_SECONDS:.0f} s", "try again")
 
