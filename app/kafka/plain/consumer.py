@@ -26,9 +26,9 @@ class PlainConsumer(TaskConsumer):
         if not messages:
             return None
         full = len(messages) == wanted
-        # map over C methods: no Python frame for each record
-        ends, failures = ends_and_failures(_events(messages)) if any(map(Message.error, messages)) else ([], [])
-        if ends or failures:
+        events = list(_events(messages)) if any(map(Message.error, messages)) else []  # no Python frame for each record
+        ends, failures = ends_and_failures(events)
+        if events:
             messages = [message for message in messages if message.error() is None]
         records = len(messages)
         values = pa.array(list(map(Message.value, messages)), pa.binary())
