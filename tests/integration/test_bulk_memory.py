@@ -124,7 +124,7 @@ for count in (0, 1, 7, 8, 9, 40):
         values = _Column(n, int(found[kernel.VALUE_BYTES]), int(found[kernel.NULL_VALUES]))
         keys = _Column(n, int(found[kernel.KEY_BYTES]), int(found[kernel.NULL_KEYS]))
         kernel.gather(records[:n], c.cast(timestamp_of, c.c_void_p).value, offsets, stamps,
-                      values.texts, values.ends, values.validity, keys.texts, keys.ends, keys.validity)
+                      *values.buffers, *keys.buffers)
         assert values.array().to_pylist() == [row[2] for row in rows]
         assert keys.array().to_pylist() == [row[3] for row in rows]
         assert offsets.tolist() == [row[4] for row in rows]
