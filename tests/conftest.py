@@ -96,14 +96,19 @@ def broker() -> Iterator[Cluster]:
     """Return the session's Kafka: the one in TEST_KAFKA_BROKER, or an embedded one."""
     bootstrap = os.environ.get("TEST_KAFKA_BROKER")
     with nullcontext(Cluster(bootstrap)) if bootstrap else Broker(properties=STEADY, java=QUICK_JAVA) as cluster:
-        admin = cluster.admin()  # made within a test, this client would count as left by it
-        without(KafkaException, partial(_ask_coordinator, admin), "the coordinators of groups")
+        wait_for_coordinators(cluster)
         yield cluster
 
 
-def _ask_coordinator(admin: AdminClient) -> None:
-    """Ask about a group: Kafka makes its topic of offsets only then. Beside load that takes longer than a command waits."""
-    admin.describe_consumer_groups(["nobody"])["nobody"].result()
+def wait_for_coordinators(cluster: Cluster) -> None:
+    """Ask about groups: Kafka makes their topic only then. Beside load that takes longer than a command waits."""
+    admin = cluster.admin()  # made within a test, this client would count as left by it
+    without(KafkaException, partial(_ask_coordinators, admin), "the coordinators of groups")
+
+
+def _ask_coordinators(admin: AdminClient) -> None:
+    for described in admin.describe_consumer_groups([f"nobody-{number}" for number in range(50)]).values():
+        described.result()
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from app.events import TRANSACTION_ABORTED_AGAIN, TRANSACTION_ENDED_AGAIN
 from app.kafka import settings
 from app.kafka.consumer import CONTROL_SECONDS
 from app.kafka.delivery import Delivery, connect
-from app.kafka.failures import error_of, of_writing, raised
+from app.kafka.failures import FENCED, error_of, of_writing, raised
 from app.kafka.hanging import Ends, HangingTransactions, mark
 from app.kafka.sender import Sender
 from app.model import CommittedOffset, Partition
@@ -332,8 +332,21 @@ class TransactionalWriter(Writer):
             elif code == KafkaError._STATE:  # noqa: SLF001
                 self._client.begin_transaction()
         except KafkaException as reason:
-            return reason
-        return error
+            error = reason
+        return self._fence(error) if error_of(error).code() == KafkaError.UNKNOWN else error
+
+    def _fence(self, unknown: KafkaException) -> KafkaException:
+        """
+        Return the fence behind an unknown error, if there is one; the answer to an abort shows it.
+
+        Kafka 4.3 answers UNKNOWN while a fence begins (`TransactionMetadata.prepareTransitionTo`). A lane that took it
+        for a fault would open again, and fence its successor.
+        """
+        try:
+            self._client.abort_transaction(1.0)
+        except KafkaException as answer:
+            return answer if error_of(answer).code() in FENCED else unknown
+        return unknown
 
     def _raise_if_lost(self) -> None:
         try:

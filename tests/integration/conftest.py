@@ -9,7 +9,7 @@ import pytest
 
 from app.embedded.broker import Broker
 from app.start import clients
-from tests.conftest import QUICK_JAVA, STEADY
+from tests.conftest import QUICK_JAVA, STEADY, wait_for_coordinators
 from tests.integration.in_process import ALONE
 from tests.integration.secured import SecuredBroker
 from tests.integration.service import Winnow
@@ -36,7 +36,7 @@ def long(request: pytest.FixtureRequest) -> bool:
 def second() -> Iterator[Broker]:
     """Return a second cluster."""
     with Broker(properties=STEADY, java=QUICK_JAVA) as broker:
-        broker.admin()  # made within a test, this client would count as left by it
+        wait_for_coordinators(broker)
         yield broker
 
 

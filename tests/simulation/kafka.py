@@ -26,6 +26,8 @@ from tests.simulation.scheduler import EPOCH
 LAST_EPOCH = 32_766
 NO_SERIAL = 0
 EXPIRY_SECONDS = 5.0
+FENCE_SECONDS = 0.01
+"""The longest time between the begin of a fence and its effect."""
 
 Code = int
 """One of Kafka's error codes."""
@@ -34,6 +36,7 @@ NOT_COORDINATOR = KafkaError.NOT_COORDINATOR
 NOT_LEADER = KafkaError.NOT_LEADER_FOR_PARTITION
 CONCURRENT = KafkaError.CONCURRENT_TRANSACTIONS
 PRODUCER_FENCED = KafkaError.PRODUCER_FENCED
+UNKNOWN = KafkaError.UNKNOWN
 INVALID_EPOCH = KafkaError.INVALID_PRODUCER_EPOCH
 INVALID_STATE = KafkaError.INVALID_TXN_STATE
 UNKNOWN_MAPPING = KafkaError.INVALID_PRODUCER_ID_MAPPING
@@ -237,6 +240,8 @@ class Transaction:
     """How many transactions it has begun."""
     left: int = 0
     """How many markers are not written."""
+    fencing: bool = False
+    """Whether a fence has begun, but has not fenced its owner yet."""
 
     @property
     def ending(self) -> bool:
@@ -387,11 +392,10 @@ class Cluster:
         if transaction is None:
             self.transactions[name] = transaction = Transaction(self._new_producer(), self.first_epoch, timeout)
             return transaction.producer, transaction.epoch
-        if transaction.ending:
+        if transaction.ending or transaction.fencing:
             return CONCURRENT
         if transaction.state is State.ONGOING:
-            transaction.epoch += 1  # fences its owner, and ends its transaction
-            self._end(transaction, Fate.ABORTED)
+            self._fence(transaction)
             return CONCURRENT
         transaction.timeout, transaction.state = timeout, State.EMPTY
         if transaction.epoch >= LAST_EPOCH:
@@ -399,6 +403,18 @@ class Cluster:
         else:
             transaction.epoch += 1
         return transaction.producer, transaction.epoch
+
+    def _fence(self, transaction: Transaction) -> None:
+        """Fence the owner, and end its transaction. The broker's other threads may be faster."""
+
+        def fence() -> None:
+            transaction.fencing = False
+            if transaction.state is State.ONGOING:
+                transaction.epoch += 1
+                self._end(transaction, Fate.ABORTED)
+
+        transaction.fencing = True
+        self.clock.after(min(self._marker_seconds(), FENCE_SECONDS), fence)
 
     def _new_producer(self) -> int:
         self._next_producer += 1
@@ -423,6 +439,8 @@ class Cluster:
         transaction = self._owned(name, producer, epoch)
         if isinstance(transaction, int):
             return transaction
+        if transaction.fencing:
+            return UNKNOWN
         if transaction.ending:
             return CONCURRENT
         if transaction.state is not State.ONGOING:
@@ -436,9 +454,9 @@ class Cluster:
 
     def _abort_when_late(self, transaction: Transaction, number: int) -> None:
         def abort() -> None:
-            if transaction.state is State.ONGOING and transaction.number == number:
-                transaction.epoch += 1
-                self._end(transaction, Fate.ABORTED)
+            ongoing = transaction.state is State.ONGOING and transaction.number == number
+            if ongoing and not transaction.fencing:
+                self._fence(transaction)
 
         self.clock.after(min(transaction.timeout, self.longest_seconds), abort)
 
@@ -447,6 +465,8 @@ class Cluster:
         transaction = self._owned(name, producer, epoch)
         if isinstance(transaction, int):
             return transaction
+        if transaction.fencing and fate is Fate.COMMITTED:
+            return UNKNOWN
         wanted = (State.COMMITTED, State.COMMITTING) if fate is Fate.COMMITTED else (State.ABORTED, State.ABORTING)
         if transaction.state is State.ONGOING:
             self._end(transaction, fate)

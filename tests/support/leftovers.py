@@ -52,7 +52,7 @@ def _processes() -> set[psutil.Process]:
     return {each for each in psutil.Process().children(recursive=True) if not _is_of_python(each)}
 
 
-def _clients() -> set[str]:
+def kafka_clients() -> set[str]:
     """Return the main thread of each Kafka client in this process."""
     return {task.name for task in Path("/proc/self/task").iterdir() if _name(task) == "rdk:main"}
 
@@ -70,7 +70,7 @@ class AlreadyRunning:
     def __init__(self, *, clients_count: bool = True) -> None:
         self._clients_count = clients_count
         self._processes, self._threads = _processes(), set(threading.enumerate())
-        self._clients, self._connections = _clients(), independent.connections()
+        self._clients, self._connections = kafka_clients(), independent.connections()
 
     def processes_of_test(self) -> list[psutil.Process]:
         """Return the remaining processes, without servers."""
@@ -85,7 +85,7 @@ class AlreadyRunning:
 
     def _clients_of_test(self) -> int:
         """Count its clients that run, without those that `independent` caches. Earlier ones may still be ending."""
-        return max(0, len(_clients() - self._clients) - (independent.connections() - self._connections))
+        return max(0, len(kafka_clients() - self._clients) - (independent.connections() - self._connections))
 
     def _threads_of_test(self) -> list[str]:
         names = [each.name for each in set(threading.enumerate()) - self._threads]

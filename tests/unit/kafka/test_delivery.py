@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,12 +10,8 @@ from confluent_kafka import Producer
 
 from app.kafka.delivery import CallbackDelivery, Delivery
 from app.kafka.settings import SILENT
+from tests.support.leftovers import kafka_clients
 from tests.support.waiting import until
-
-
-def clients() -> int:
-    """Return how many clients of librdkafka this process has: each has a main thread."""
-    return sum("rdk:main" in each.read_text() for each in Path("/proc/self/task").glob("*/comm"))
 
 
 def make(own: dict[str, Any]) -> Producer:
@@ -27,13 +22,13 @@ def make(own: dict[str, Any]) -> Producer:
 def test_a_producer_ends_with_its_delivery(delivery: type[Delivery]) -> None:
     """A callback of the delivery itself would keep both."""
     gc.collect()
-    before = clients()
+    before = kafka_clients()
     gc.disable()
     try:
         opened = delivery(make)
-        until(lambda: clients() > before, "the client's thread")
+        until(lambda: kafka_clients() - before, "the client's thread")
         opened.close()
         del opened
-        until(lambda: clients() <= before, "the client has ended")
+        until(lambda: not kafka_clients() - before, "the client has ended")
     finally:
         gc.enable()

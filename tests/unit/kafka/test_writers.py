@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError, cimpl
 
-from app.errors import OffsetPending, Transient, Undelivered
+from app.errors import Fenced, OffsetPending, PartitionError, Transient, Undelivered
 from app.kafka import writers
 from app.kafka.acknowledged import AcknowledgedWriter
 from app.kafka.backend import PLAIN, Backend, best_backend
@@ -69,6 +69,48 @@ def test_a_fatal_error_is_named(
 
     with pytest.raises(Transient, match=r"planted \(OUT_OF_ORDER_SEQUENCE_NUMBER\)"):
         call(writer)
+
+    writer.discard()
+
+
+ADD_PARTITIONS, END = 24, 26
+"""The keys of AddPartitionsToTxn and EndTxn."""
+
+
+@pytest.mark.parametrize(
+    ("answers", "raised"),
+    [
+        ({END: [KafkaError.UNKNOWN, KafkaError.PRODUCER_FENCED]}, Fenced),
+        ({ADD_PARTITIONS: [KafkaError.UNKNOWN], END: [KafkaError.INVALID_PRODUCER_EPOCH]}, Fenced),
+        ({END: [KafkaError.UNKNOWN]}, Undelivered),
+        ({END: [KafkaError.UNKNOWN, KafkaError.UNKNOWN]}, Undelivered),
+    ],
+    ids=["the commit", "the first record", "not fenced", "still unknown"],
+)
+def test_an_unknown_error_may_be_a_fence(answers: Mapping[int, Sequence[int]], raised: type[PartitionError]) -> None:
+    """A broker answers UNKNOWN while it fences. A lane that opened again would fence its successor."""
+    made: list[confluent_kafka.Producer] = []
+
+    def making(settings: dict[str, Any], **more: Any) -> confluent_kafka.Producer:
+        made.append(confluent_kafka.Producer(settings | {"allow.auto.create.topics": True}, **more))
+        return made[-1]
+
+    clients = TaskClients(make_task_config(kafka=KAFKA[Guarantee.EXACTLY_ONCE]), PLAIN, making)
+    writer = clients.writer(RAW, clients.offsets())
+    writer.open()
+    made[-1].list_topics(RAW.topic)  # creates it, so that its offset can be committed
+    librdkafka = ctypes.CDLL(cimpl.__file__)
+    librdkafka.rd_kafka_handle_mock_cluster.argtypes = [ctypes.c_void_p]
+    librdkafka.rd_kafka_handle_mock_cluster.restype = ctypes.c_void_p
+    push = librdkafka.rd_kafka_mock_push_request_errors_array
+    push.argtypes = [ctypes.c_void_p, ctypes.c_int16, ctypes.c_size_t, ctypes.POINTER(ctypes.c_int)]
+    for api, errors in answers.items():
+        brokers = librdkafka.rd_kafka_handle_mock_cluster(native.handle(made[-1]))
+        push(brokers, api, len(errors), (ctypes.c_int * len(errors))(*errors))
+
+    with pytest.raises(raised):  # noqa: PT012  # the first record may be refused at once or later
+        writer.send(LINES)
+        writer.commit(1, "")
 
     writer.discard()
 
