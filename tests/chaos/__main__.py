@@ -38,6 +38,7 @@ CHECKOUT: Any = {
     "type": click.Path(path_type=Path, exists=True, file_okay=False, resolve_path=True),
     "help": "Test the service of another checkout (its folders `app` and `parsers`).",
 }
+FORKED: Any = {"is_flag": True, "help": "Run tasks in forked processes rather than on Spark."}
 
 
 @click.group()
@@ -70,6 +71,7 @@ def main() -> None:
 @click.option(
     "--small", is_flag=True, help="Use one broker and local Spark instead of three brokers and a Spark cluster."
 )
+@click.option("--forked", **FORKED)
 @click.option("--kafka", default="", metavar="VERSION", help="Use brokers of another version, such as 3.9.2.")
 @click.option(
     "--folder",
@@ -89,6 +91,7 @@ def run(
     pause: tuple[float, float] | None,
     product: Path | None,
     small: bool,
+    forked: bool,
     kafka: str,
     folder: Path | None,
 ) -> None:
@@ -96,7 +99,8 @@ def run(
     seed = random.randrange(1 << 32) if seed is None else seed
     folder = folder or Path(tempfile.mkdtemp(prefix="winnow-chaos-"))
     console.print(f"seed {seed}; history, picture and logs are in {folder}")
-    size, pause = replace(SMALL if small else Size(), kafka=kafka), pause or (BRIEF if kills or storm else USUAL)
+    size, pause = SMALL if small else Size(), pause or (BRIEF if kills or storm else USUAL)
+    size = replace(size, kafka=kafka, forked=forked, workers=0 if forked else size.workers)
     only, least = KILLS if kills else STORM if storm else (), kills or storm
     plan = Plan(
         seed, minutes * 60, size, faults, only, least, lines, arm, per_second=rate, pause=pause, product=product
@@ -163,7 +167,7 @@ def takeover(*, times: int, rate: int, seed: int, folder: Path | None, names: tu
 @click.option("--seed", default=1, show_default=True, help="Decides targets and times.")
 @click.option("--product", **CHECKOUT)
 @click.option("--folder", type=click.Path(path_type=Path), help="Where to write histories and pictures.")
-@click.option("--forked", is_flag=True, help="Run tasks in forked processes rather than on Spark.")
+@click.option("--forked", **FORKED)
 @click.option("--apart", is_flag=True, help="Give each kind a system of its own: one of them may end the service.")
 @click.argument("names", nargs=-1, type=click.Choice(list(KINDS)))
 def refusals(

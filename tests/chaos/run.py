@@ -44,7 +44,7 @@ class Plan:
         seconds: for how long to inject faults; the last one is repaired even if that takes longer.
         size: how many brokers, Spark workers and partitions.
         faults: inject these, in this order, instead of all kinds in random order.
-        only: inject only these, turn after turn in random order.
+        only: inject only these, turn after turn in random order; what this size cannot have is left out.
         least: with `only`: how many faults to inject at least.
         lines: with `only`: continue until this many lines are written.
         arm: which clients the workers use; see `tests.chaos.work`.
@@ -161,7 +161,8 @@ def _inject(plan: Plan, system: System, load: Load, rng: random.Random) -> None:
 
 
 def _faults(plan: Plan, system: System, rng: random.Random) -> Iterable[str]:
-    faults = plan.faults or schedule(plan.only or usual(system), rng)
+    possible = usual(system)
+    faults = plan.faults or schedule([name for name in plan.only or possible if name in possible], rng)
     return _with_take_overs(faults, plan.take_over_every) if plan.take_over_every else faults
 
 
