@@ -21,6 +21,8 @@ from app.status.snapshot import Ending
 # The length of a round in checks. Each round renews the offsets of idle partitions. Without transactions a round cannot
 # end early without doing work twice, so it is short.
 CHECKS = {Guarantee.EXACTLY_ONCE: 60, Guarantee.AT_LEAST_ONCE: 3}
+# How many times as long a round may take at most after rounds whose tasks did not report.
+MOST_PATIENCE = 16
 
 
 class Round:
@@ -159,3 +161,24 @@ def overrun(assignments: Iterable[Assignment], timings: Timings) -> float:
     """Return how many seconds past its deadline a round may take, for the last commits of its largest task."""
     largest = max(len(assignment.ranges) for assignment in assignments)
     return timings.overrun + timings.overrun_each * largest
+
+
+class Patience:
+    """The timings of the next round. Where tasks start slowly, each would be killed in vain, so it grows then."""
+
+    def __init__(self, timings: Timings) -> None:
+        self._timings = timings
+        self._factor = 1
+
+    @property
+    def timings(self) -> Timings:
+        return self._timings.for_slow_tasks(self._factor)
+
+    def failed(self) -> None:
+        """Double it after a round whose tasks did not report."""
+        self._factor = min(2 * self._factor, MOST_PATIENCE)
+
+    def reported(self, assignments: Iterable[Assignment], late: float) -> None:
+        """Keep what a round has needed that ended so many seconds after its deadline."""
+        while self._factor > 1 and late <= overrun(assignments, self._timings.for_slow_tasks(self._factor // 2)):
+            self._factor //= 2

@@ -21,7 +21,7 @@ from app.driver.preflight import Preflight, refuse
 from app.driver.rebalance import Balance
 from app.driver.renewal import Renewal
 from app.driver.retry import Refusals, retry_until_available
-from app.driver.round import CHECKS, Round
+from app.driver.round import CHECKS, Patience, Round
 from app.driver.stop import Stop, Stopped
 from app.driver.suspects import Suspects
 from app.driver.takeover import LOOK_SECONDS, control_partitions_last
@@ -39,8 +39,6 @@ T = TypeVar("T")
 # Spark gives up on a round after one task has failed eight times.
 MAX_LOST_TASKS = 4
 FAILED_ROUNDS_IN_A_ROW = 5
-# How many times as long a round may take at most after rounds whose tasks did not report.
-MOST_PATIENCE = 16
 BEAT_SECONDS = 10.0
 NEW_OWNER_LOOK_SECONDS = 0.25
 
@@ -79,8 +77,7 @@ class Service:
         self._failed_rounds = 0
         self._idle_rounds = 0
         """How many rounds in a row have failed in every partition before a record was read."""
-        self._patience = 1
-        """Doubled after a round whose tasks did not report: where they start slowly, each would be killed in vain."""
+        self._patience = Patience(runtime.timings)
         self._renewal = Renewal(clients, runtime.monotonic, transactional=self._fence is not None)
         self._stand_by_seconds = min(config.round_interval, BEAT_SECONDS)
         """How often to look whether the other run is gone; a long `round.interval` must not delay the work."""
@@ -201,6 +198,7 @@ class Service:
             answer = call()
         except (NotAllowed, Unreachable):
             owners.lose_sight()
+            self._suspects.acquit()
             raise
         owners.waited(since=began)
         return answer
@@ -335,7 +333,7 @@ class Service:
             )
             for at, task in enumerate(tasks)
         ]
-        timings = self._runtime.timings.for_slow_tasks(self._patience)
+        timings = self._patience.timings
         running = rounds.submit(assignments)
         self._tracker.round_began(slots, len(tasks), ranges)
         self._tracker.aged(self._clients.ages)
@@ -351,11 +349,12 @@ class Service:
         balance = Balance(tasks, workload, began, commit_seconds=config.commit_seconds, timings=timings)
         check = partial(self._needs_rebalance, rounds, running, balance)
         killed = round_.watch(check, self._config.round_interval)
+        late = self._runtime.monotonic() - began - seconds
         reported = self._take_receipts(running, began, killed=killed, fenced=round_.fenced)
         if reported:
-            self._patience = 1
+            self._patience.reported(assignments, late)
         elif round_.tasks_to_blame:
-            self._patience = min(2 * self._patience, MOST_PATIENCE)
+            self._patience.failed()
         if round_.tasks_to_blame and (not reported or running.lost_tasks):  # a retry may have had no time to read
             self._suspects.round_died(balance.offsets)
         kafka_answers = round_.reached if self._fence else self._tracker.snapshot.outage is None

@@ -25,6 +25,10 @@ class Suspects:
         """Record the last seen offsets of a round in which workers died or hung."""
         self._stood = {partition: at.next_offset(0) for partition, at in offsets.items()}
 
+    def acquit(self) -> None:
+        """Forget the last failed round: Kafka is not responding, and its tasks may have waited for that."""
+        self._stood.clear()
+
     def among(self, workload: Workload) -> frozenset[Partition]:
         """Return the partitions with waiting records that have committed nothing since such a round."""
         for partition in workload.ranges.keys() & self._stood.keys():

@@ -20,7 +20,7 @@ from typing import Self
 import pyarrow as pa
 
 from app.events import PARSER_ISOLATED
-from app.executor.parse import parse
+from app.executor.parse import NOTHING, parse
 from app.model import Assignment, TaskConfig
 from app.watchdog import Watchdog
 from parsers.contract import Parse, Parsed, Parser
@@ -45,6 +45,7 @@ def parsing(parser: Parser, assignment: Assignment, watchdog: Watchdog) -> Itera
         return
     PARSER_ISOLATED.log()
     with IsolatedParser(assignment.config, watchdog.feed) as isolated:
+        isolated.parse(NOTHING.values)  # on a busy machine it starts slowly: that must leave time for records
         yield isolated.parse
 
 

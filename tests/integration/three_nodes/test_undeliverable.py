@@ -19,7 +19,6 @@ LOST = 7
 """The only sink partition on the fragile node."""
 RAW, CLEAN, DEAD = "lost.raw", "lost.clean", "lost.dead"
 KEPT = {"retention.ms": "-1"}
-TIMINGS = Timings(commit_overdue=4)
 REBALANCE = "rebalance"
 PER_SECOND = 400
 
@@ -61,7 +60,7 @@ def test_a_sink_partition_without_a_leader(three: Broker, tmp_path: Path) -> Non
     config = settings(three.bootstrap, group="lost", sources=[RAW], sink=CLEAN, dead=DEAD)
     others = [number for number in range(PARTITIONS) if number != LOST]
     with (
-        Winnow(config, tmp_path, timings=TIMINGS) as service,
+        Winnow(config, tmp_path) as service,
         Feeder(three.bootstrap, RAW, PARTITIONS, PER_SECOND) as feeder,
     ):
         until(lambda: all(offsets(three).values()), "a flow")
@@ -74,7 +73,7 @@ def test_a_sink_partition_without_a_leader(three: Broker, tmp_path: Path) -> Non
         waits = service.wait_for("partition_waiting")
         goes_on(three, *others)
         until(
-            lambda: time.monotonic() - killed > TIMINGS.commit_overdue + 2,
+            lambda: time.monotonic() - killed > Timings().commit_overdue + 2,
             "the time after which others count as overdue",
         )
         goes_on(three, *others)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from app.driver.discover import Discovery
-from app.driver.round import Round
+from app.driver.round import MOST_PATIENCE, Patience, Round
 from app.driver.tracker import StatusTracker
 from app.errors import NotAllowed, NotUsable
 from app.model import Assignment, Owner, Partition, Receipt
@@ -239,6 +239,24 @@ def test_a_round_that_overruns_its_deadline() -> None:
     assert [EVERY, EVERY] == harness.fenced
     assert soon_after(SECONDS + OVERRUN) == harness.fenced_at[0]
     assert (Ending.OVERDUE, "") == harness.ending
+
+
+def test_patience_lasts_as_long_as_rounds_need_it() -> None:
+    """Otherwise every second round would be killed in vain where tasks start slowly."""
+    patience, assignments = Patience(TIMINGS), RoundHarness().assignments
+
+    for _ in range(3):
+        patience.failed()
+    assert TIMINGS.for_slow_tasks(8) == patience.timings
+    patience.reported(assignments, late=2 * OVERRUN + 1)
+    assert TIMINGS.for_slow_tasks(4) == patience.timings
+    patience.reported(assignments, late=2 * OVERRUN + 1)
+    assert TIMINGS.for_slow_tasks(4) == patience.timings
+    patience.reported(assignments, late=-50)
+    assert TIMINGS == patience.timings
+    for _ in range(9):
+        patience.failed()
+    assert TIMINGS.for_slow_tasks(MOST_PATIENCE) == patience.timings
 
 
 def test_a_task_without_a_slot_ends_the_round() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from app.driver.discover import Discovery
 from app.driver.suspects import SUSPECT_SECONDS, Suspects
-from app.errors import SparkFailed
+from app.errors import SparkFailed, Unreachable
 from app.model import Assignment, CommittedOffset, Partition, Receipt
 from tests.fakes.driver import DriverKafka, FakeRound, FakeRounds, Result, config, service, works
 from tests.fakes.simulation import ImpatientStop
@@ -55,6 +55,23 @@ def test_the_next_round_isolates_the_parser_of_the_suspects() -> None:
     assert [{A: False, B: False}, {A: True, B: False}] == [
         {each.partition: task.isolate for task in round_ for each in task.ranges} for round_ in rounds.rounds
     ]
+
+
+def test_an_outage_acquits_all() -> None:
+    """At least once, the driver does not notice it during the round: the tasks have waited for Kafka, as it does now."""
+    kafka = DriverKafka(p0=(0, 10))
+    act = works(kafka)
+
+    def hang_once(assignments: Sequence[Assignment]) -> Result:
+        if len(rounds.rounds) > 1:
+            return act(assignments)
+        kafka.troubles = [Unreachable("connection refused")]
+        return SparkFailed("the tasks were killed")
+
+    rounds = FakeRounds(hang_once)
+    service(kafka, rounds, config("delivery.guarantee=at-least-once"), ImpatientStop()).run(until_end=True)
+
+    assert [False, False] == [task.isolate for round_ in rounds.rounds for task in round_]
 
 
 def test_a_retry_without_time_left_acquits_nobody() -> None:

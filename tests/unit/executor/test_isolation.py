@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Self
 
 import psutil
+import pyarrow as pa
 import pytest
 from structlog.testing import capture_logs
 
@@ -33,6 +34,22 @@ def assignment(attempt: int = 0, *, isolate: bool = False) -> Assignment:
 
 def children() -> set[psutil.Process]:
     return set(psutil.Process().children())
+
+
+class Apart:
+    """An isolated parser without a process of its own."""
+
+    def __init__(self, *_: object) -> None:
+        self._parser = make_parser(CONFIG)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def parse(self, values: pa.BinaryArray) -> Parsed:
+        return parse(self._parser, values)
 
 
 @pytest.mark.parametrize(
@@ -72,20 +89,11 @@ def test_the_rest_of_a_chunk_is_read_again(monkeypatch: pytest.MonkeyPatch) -> N
     kafka = FakeKafka({A: [SourceRecord(line(n)) for n in range(9)], B: [SourceRecord(line(n)) for n in range(20, 25)]})
     clock = FakeClock()
 
-    class Some:
+    class Some(Apart):
         """Parses at most two records at once."""
 
-        def __init__(self, *_: object) -> None:
-            self._parser = make_parser(CONFIG)
-
-        def __enter__(self) -> Self:
-            return self
-
-        def __exit__(self, *_: object) -> None:
-            pass
-
-        def parse(self, values: object) -> Parsed:
-            return parse(self._parser, values[:2])  # type: ignore[index]
+        def parse(self, values: pa.BinaryArray) -> Parsed:
+            return super().parse(values[:2])
 
     monkeypatch.setattr("app.executor.isolation.IsolatedParser", Some)
 
@@ -96,6 +104,25 @@ def test_the_rest_of_a_chunk_is_read_again(monkeypatch: pytest.MonkeyPatch) -> N
     assert [cleansed(n) for n in range(9)] == kafka.sink[A]
     assert [cleansed(n) for n in range(20, 25)] == kafka.sink[B]
     assert [9, 5] == [each.records for each in receipts]
+
+
+def test_a_process_that_starts_slowly_leaves_time_for_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first chunk has one record. On a busy machine a short round would cleanse no more."""
+    kafka, clock = FakeKafka({A: [SourceRecord(line(n)) for n in range(9)], B: []}), FakeClock()
+
+    class Slow(Apart):
+        starts = True
+
+        def parse(self, values: pa.BinaryArray) -> Parsed:
+            clock.now += 20 if self.starts else 0
+            self.starts = False
+            return super().parse(values[:1])
+
+    monkeypatch.setattr("app.executor.isolation.IsolatedParser", Slow)
+
+    task.run(assignment(isolate=True), FakeClients(kafka, CONFIG, clock), make_parser(CONFIG), 8, runtime=clock.runtime)
+
+    assert [cleansed(n) for n in range(9)] == kafka.sink[A]
 
 
 def test_a_process_that_dies_fails_the_task() -> None:
