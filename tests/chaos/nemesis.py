@@ -41,9 +41,9 @@ STORM: Sequence[str] = [
     *KILLS,
     *(f"killed {point}" for point in POINTS),
     *["connections cut"] * 3,
-    *(name for name in network.ANYWHERE if name.endswith("held")),
+    *(name for name in network.ANYWHERE if name.endswith("held") and name != "WriteTxnMarkers held"),
 ]
-"""The faults of one turn that take seconds, for runs with very many of them."""
+"""The faults of one turn that take seconds, for runs with very many of them. No client withstands late markers."""
 
 
 class Nemesis:
