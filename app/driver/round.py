@@ -164,7 +164,11 @@ def overrun(assignments: Iterable[Assignment], timings: Timings) -> float:
 
 
 class Patience:
-    """The timings of the next round. Where tasks start slowly, each would be killed in vain, so it grows then."""
+    """
+    How long the tasks of the next round may take: longer after rounds whose tasks did not report.
+
+    Where tasks start slowly, each would otherwise be killed in vain.
+    """
 
     def __init__(self, timings: Timings) -> None:
         self._timings = timings

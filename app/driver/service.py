@@ -192,7 +192,7 @@ class Service:
         return retry_until_available(partial(self._ask, call), self._stop, self._tracker, self._runtime.monotonic)
 
     def _ask(self, call: Callable[[], T]) -> T:
-        """Ask Kafka. While it does not respond, the silence of other runs means nothing."""
+        """Ask Kafka. While it does not respond, the silence of other runs, or of our tasks, means nothing."""
         began, owners = self._runtime.monotonic(), self._discovery.owners
         try:
             answer = call()

@@ -26,7 +26,7 @@ class Suspects:
         self._stood = {partition: at.next_offset(0) for partition, at in offsets.items()}
 
     def acquit(self) -> None:
-        """Forget the last failed round: Kafka is not responding, and its tasks may have waited for that."""
+        """Forget the last failed round: Kafka is not responding, so its tasks may only have waited for Kafka."""
         self._stood.clear()
 
     def among(self, workload: Workload) -> frozenset[Partition]:

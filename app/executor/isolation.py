@@ -45,7 +45,7 @@ def parsing(parser: Parser, assignment: Assignment, watchdog: Watchdog) -> Itera
         return
     PARSER_ISOLATED.log()
     with IsolatedParser(assignment.config, watchdog.feed) as isolated:
-        isolated.parse(NOTHING.values)  # on a busy machine it starts slowly: that must leave time for records
+        isolated.parse(NOTHING.values)  # its start, slow on a busy machine, must leave time for records
         yield isolated.parse
 
 

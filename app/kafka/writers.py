@@ -333,9 +333,9 @@ class TransactionalWriter(Writer):
                 self._client.begin_transaction()
         except KafkaException as reason:
             error = reason
-        return self._fence(error) if error_of(error).code() == KafkaError.UNKNOWN else error
+        return self._fence_behind(error) if error_of(error).code() == KafkaError.UNKNOWN else error
 
-    def _fence(self, unknown: KafkaException) -> KafkaException:
+    def _fence_behind(self, unknown: KafkaException) -> KafkaException:
         """
         Return the fence behind an unknown error, if there is one; the answer to an abort shows it.
 

@@ -1,15 +1,17 @@
-"""User parsers that each break the contract in a different way."""
+"""User parsers that each break the contract in a different way, and an isolated parser without a process."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import numpy as np
 import pyarrow as pa
 
+from app.executor.parse import make_parser, parse
+from app.model import TaskConfig
 from parsers.contract import Parsed
 from parsers.idc_access_log import IdcAccessLog
 
@@ -67,3 +69,19 @@ WRONG: Mapping[str, Callable[[Parsed], Any]] = {
     "nothing": lambda parsed: None,
 }
 """What is wrong, and how it is done to an outcome."""
+
+
+class NotIsolated:
+    """An isolated parser that runs in this process."""
+
+    def __init__(self, config: TaskConfig, _watchdog: object) -> None:
+        self._parser = make_parser(config)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def parse(self, values: pa.BinaryArray) -> Parsed:
+        return parse(self._parser, values)

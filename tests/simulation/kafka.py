@@ -405,7 +405,7 @@ class Cluster:
         return transaction.producer, transaction.epoch
 
     def _fence(self, transaction: Transaction) -> None:
-        """Fence the owner, and end its transaction. The broker's other threads may be faster."""
+        """Fence the owner and end its transaction, a moment later: meanwhile the broker's other threads answer requests."""
 
         def fence() -> None:
             transaction.fencing = False

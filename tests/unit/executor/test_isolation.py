@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 from dataclasses import replace
-from typing import Self
 
 import psutil
 import pyarrow as pa
@@ -14,12 +13,13 @@ from structlog.testing import capture_logs
 
 from app.executor import task
 from app.executor.isolation import DEATHS, IsolatedParser, parsing
-from app.executor.parse import make_parser, parse
+from app.executor.parse import make_parser
 from app.model import Assignment, Attempt, OffsetRange, Partition
 from app.watchdog import Watchdog
 from parsers.contract import Parsed
 from parsers.testing import batch
 from tests.fakes import FakeClients, FakeClock, FakeKafka, SourceRecord, make_assignment, make_task_config
+from tests.fakes.parsers import NotIsolated
 from tests.independent import cleansed, line
 
 A, B = Partition("raw", 0), Partition("raw", 3)
@@ -34,22 +34,6 @@ def assignment(attempt: int = 0, *, isolate: bool = False) -> Assignment:
 
 def children() -> set[psutil.Process]:
     return set(psutil.Process().children())
-
-
-class Apart:
-    """An isolated parser without a process of its own."""
-
-    def __init__(self, *_: object) -> None:
-        self._parser = make_parser(CONFIG)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def parse(self, values: pa.BinaryArray) -> Parsed:
-        return parse(self._parser, values)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +73,7 @@ def test_the_rest_of_a_chunk_is_read_again(monkeypatch: pytest.MonkeyPatch) -> N
     kafka = FakeKafka({A: [SourceRecord(line(n)) for n in range(9)], B: [SourceRecord(line(n)) for n in range(20, 25)]})
     clock = FakeClock()
 
-    class Some(Apart):
+    class Some(NotIsolated):
         """Parses at most two records at once."""
 
         def parse(self, values: pa.BinaryArray) -> Parsed:
@@ -110,7 +94,7 @@ def test_a_process_that_starts_slowly_leaves_time_for_records(monkeypatch: pytes
     """The first chunk has one record. On a busy machine a short round would cleanse no more."""
     kafka, clock = FakeKafka({A: [SourceRecord(line(n)) for n in range(9)], B: []}), FakeClock()
 
-    class Slow(Apart):
+    class Slow(NotIsolated):
         starts = True
 
         def parse(self, values: pa.BinaryArray) -> Parsed:

@@ -7,9 +7,8 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
-from typing import Self, cast
+from typing import cast
 
-import pyarrow as pa
 import pytest
 
 from app.errors import Transient
@@ -17,12 +16,11 @@ from app.executor import isolation, task
 from app.executor.lane.ledger import Ledger
 from app.executor.lane.progress import Progress
 from app.executor.pacing import GROWTH, LEAST, MOST, SLOW_SECONDS, Allowance, Pacing, size
-from app.executor.parse import make_parser, parse
-from app.model import CommittedOffset, OffsetRange, Partition, TaskConfig
+from app.executor.parse import make_parser
+from app.model import CommittedOffset, OffsetRange, Partition
 from app.offsets.metadata import Counts, OffsetMetadata
 from app.rates import BUFFER_MEMORY, UNLIMITED, Rates
 from app.records import OutgoingRecord
-from parsers.contract import Parsed
 from tests.fakes import (
     FakeClients,
     FakeClock,
@@ -35,6 +33,7 @@ from tests.fakes import (
     make_task_config,
 )
 from tests.fakes.driver import forget
+from tests.fakes.parsers import NotIsolated
 
 A, B = Partition("raw", 0), Partition("raw", 3)
 SECONDS = 60
@@ -311,22 +310,6 @@ class TestSlowSink:
 
         assert records == max(SlowWriter.sizes[:3])
         assert size_of(500) < (receipt.allowance or 0) < size_of(10_000), "and the next task learns it from us"
-
-
-class NotIsolated:
-    """An isolated parser that runs in this process."""
-
-    def __init__(self, config: TaskConfig, _watchdog: object) -> None:
-        self._parser = make_parser(config)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def parse(self, values: pa.BinaryArray) -> Parsed:
-        return parse(self._parser, values)
 
 
 class Stuck(FakeTransaction):

@@ -104,8 +104,8 @@ def test_an_unknown_error_may_be_a_fence(answers: Mapping[int, Sequence[int]], r
     librdkafka.rd_kafka_handle_mock_cluster.restype = ctypes.c_void_p
     push = librdkafka.rd_kafka_mock_push_request_errors_array
     push.argtypes = [ctypes.c_void_p, ctypes.c_int16, ctypes.c_size_t, ctypes.POINTER(ctypes.c_int)]
+    brokers = librdkafka.rd_kafka_handle_mock_cluster(native.handle(made[-1]))
     for api, errors in answers.items():
-        brokers = librdkafka.rd_kafka_handle_mock_cluster(native.handle(made[-1]))
         push(brokers, api, len(errors), (ctypes.c_int * len(errors))(*errors))
 
     with pytest.raises(raised):  # noqa: PT012  # the first record may be refused at once or later
