@@ -147,6 +147,7 @@ clean:  ## remove what the other targets created here
 
 prerequisites:
 	@[ -n "$(PYTHON)" ] || { echo "winnow needs Python 3.11 or newer: none was found on PATH (set PYTHON=/path/to/python3)" >&2; exit 1; }
+	@"$(PYTHON)" -c 'import ensurepip' 2>/dev/null || { echo "winnow needs Python's module venv: on Debian, install python3-venv" >&2; exit 1; }
 	@java_home="$${JAVA_HOME:+$$JAVA_HOME/bin/}"; version=$$("$${java_home}java" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1); \
 	[ "$${version:-0}" -ge 17 ] || { echo "winnow needs Java 17 or newer: found $${version:-none} (set JAVA_HOME or PATH)" >&2; exit 1; }
 

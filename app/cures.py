@@ -35,7 +35,7 @@ FILTERS = f"winnow filters -c {FILE}"
 ABORT_TRANSACTIONS = f"stop Winnow, then winnow transactions abort -c {FILE}"
 RESTART = "restart Winnow: its offset store keeps nothing, so it begins at starting.offsets"
 
-COMMAND = re.compile(r"(?:winnow|kafka-[a-z-]+) [a-z-][^;]*? -.*?(?=$| lists what|; | \(or |, )")
+COMMAND = re.compile(r"((?:winnow|kafka-[a-z-]+) [a-z-][^;]*? -.*?(?=$| lists what|; | \(or |, ))")
 """A command with its options in a cure, up to the words that go on with the sentence."""
 
 
@@ -67,14 +67,11 @@ class CurePart(NamedTuple):
 
 def parts(cure: str, line: CommandLine) -> Iterator[CurePart]:
     """Split a cure into its words and its commands, which have the options of the service."""
-    end = 0
-    for found in COMMAND.finditer(cure):
-        if found.start() > end:
-            yield CurePart(cure[end : found.start()], command=False)
-        yield CurePart(line.exact(found[0]), command=True)
-        end = found.end()
-    if end < len(cure):
-        yield CurePart(cure[end:], command=False)
+    for index, text in enumerate(COMMAND.split(cure)):  # every second one is a command
+        if index % 2:
+            yield CurePart(line.exact(text), command=True)
+        elif text:
+            yield CurePart(text, command=False)
 
 
 def reset(partition: Partition, goal: str) -> str:
@@ -150,8 +147,12 @@ class KafkaTools:
         return self._command("kafka-transactions", "list")
 
     def find_hanging(self, where: str) -> str:
-        """Return how to find hanging transactions; `where` holds the options that name topic and partition."""
-        return self._command("kafka-transactions", f"find-hanging {where}")
+        """
+        Return how to find transactions that have been hanging for a minute; without a number the tool looks for 15.
+
+        `where` holds the options that name topic and partition.
+        """
+        return self._command("kafka-transactions", f"find-hanging {where} --max-transaction-timeout 1")
 
     def abort(self, where: str, offset: int) -> str:
         return self._command("kafka-transactions", f"abort {where} --start-offset {offset}")

@@ -14,6 +14,7 @@ Whatever asks Kafka or an offset store may raise Unreachable and NotUsable. Docs
     │   ├── ServiceRuns          the command needs the service to be stopped, but it is running
     │   └── SparkFailed          Spark could not start, or lost every round
     ├── Unreachable          Kafka does not answer, or files of its clients do not fit: retried, and logged every minute
+    ├── ParserLost           the parser's own process was killed, failed or hangs                  exit 3
     ├── PartlySet            a command failed when it had set some offsets; it says what is left   exit 3
     ├── NotFollowed          a running service did not do in time what a command asked of it     exit 1
     ├── AccountingError      in ≠ out + dead letters: a bug; the service stops                    exit 1
@@ -138,6 +139,12 @@ class Unreachable(WinnowError):
     exit_code = 3
 
 
+class ParserLost(WinnowError):
+    """The process in which the parser runs has exited or does not respond."""
+
+    exit_code = 3
+
+
 class PartlySet(WinnowError):
     """A command has set some offsets, and perhaps not others."""
 
@@ -146,15 +153,6 @@ class PartlySet(WinnowError):
 
 class NotFollowed(WinnowError):
     """A running service did not do in time what a command asked of it."""
-
-    @classmethod
-    def within(cls, seconds: float, found: str) -> NotFollowed:
-        cure = "look at the service's log and at winnow doctor; with --no-wait, the command does not wait"
-        return cls(f"it is noted, but after {seconds:g} s {found}", cure)
-
-    @classmethod
-    def unseen(cls, why: str) -> NotFollowed:
-        return cls(f"it is noted, but whether the service follows is unknown: {why}")
 
 
 class AccountingError(WinnowError):

@@ -38,11 +38,12 @@ class LogLines(structlog.WriteLogger):
 
 @atexit.register
 def _let_go_of_what_nobody_took() -> None:
-    """Empty the buffer of stderr: if Python cannot do that at the end, it turns every exit code into 120."""
-    try:
-        sys.stderr.flush()
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+    """Empty the buffers of stdout and stderr: if Python cannot do that at the end, it turns any exit code into 120."""
+    for stream in filter(None, (sys.stdout, sys.stderr)):  # one that was closed at the start is None
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def on_terminal() -> bool:

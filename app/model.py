@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from itertools import groupby
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from app.rates import BUFFER_MEMORY, UNLIMITED, BreakerLimit, Rates, Window
 
@@ -60,6 +60,16 @@ def in_ranges(numbers: Iterable[int]) -> list[str]:
     """Format ascending numbers: `0-3` and `7`."""
     runs = (list(run) for _, run in groupby(enumerate(numbers), lambda pair: pair[1] - pair[0]))
     return [f"{run[0][1]}-{run[-1][1]}" if len(run) > 1 else str(run[0][1]) for run in runs]
+
+
+def topic_id_of(text: str) -> str:
+    """Return a topic's id; empty for zeros, which stand for none until all brokers work as Kafka 2.8 or newer."""
+    return "" if text == "A" * 22 else text
+
+
+def topics_differ(topic_id: str, other: str) -> bool:
+    """Return whether two ids are of different topics; a topic without an id may be any."""
+    return bool(topic_id and other and topic_id != other)
 
 
 class Topic(NamedTuple):
@@ -234,11 +244,27 @@ class OffsetRange:
         return None if self.committed is None else CommittedOffset(self.committed, self.metadata)
 
 
+UNLIMITED_MS = (1 << 63) - 1
+"""The largest 64-bit number, which stands for any timestamp in a topic's configuration."""
+
+
 class TimestampLimit(NamedTuple):
     """A topic setting that limits how far a record's timestamp may be from the broker's clock."""
 
     setting: str
     milliseconds: int
+
+    @classmethod
+    def of(cls, settings: Mapping[str, str], side: str) -> Self | None:
+        """
+        Return the limit on one side of the clock, `before` or `after`; None if unlimited or unknown.
+
+        Kafka 3.6 split `message.timestamp.difference.max.ms` in two. Until Kafka 4, it applies if the new one is unset.
+        """
+        for name in (f"message.timestamp.{side}.max.ms", "message.timestamp.difference.max.ms"):
+            if (limit := int(settings.get(name, UNLIMITED_MS))) != UNLIMITED_MS:
+                return cls(name, limit)
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,6 +280,7 @@ class Destination:
         after: how far in the future a record's timestamp may be; None for any distance.
         append_time: whether the broker replaces timestamps with the time of writing.
         retention: in milliseconds; None if unknown, or if more than time decides what is deleted.
+        known: whether we may read its configuration; otherwise Kafka's defaults are assumed.
     """
 
     topic: str
@@ -265,6 +292,7 @@ class Destination:
     after: TimestampLimit | None = None
     append_time: bool = False
     retention: int | None = None
+    known: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,17 +24,9 @@ class Timings(NamedTuple):
     is found within 30 s: python -m tests.chaos run --fault "worker stopped".
     """
     commit_overdue_each: float = 0.25
-    """
-    Added for each partition of the task.
-
-    Opening hundreds takes long, and each rarely gets its turn while they catch up.
-    """
+    """Added for each partition of the task: to open hundreds takes long, and then each rarely gets its turn."""
     start: float = 30.0
-    """
-    Added before a task's first commit.
-
-    On a busy machine a Python worker is slow to start, and a new round would have to start it again.
-    """
+    """Added before a task's first commit: a busy machine starts workers slowly, and anew for a new round."""
     election: float = 15.0
     """
     How long to defer rebalancing after partitions lose or gain a leader.
@@ -44,11 +36,7 @@ class Timings(NamedTuple):
     """
 
     sign_of_life: float = 3.0
-    """
-    How long to look for a commit of another run before none seems to work.
-
-    A task without traffic commits one offset each second, so three of these stand still only if no task works.
-    """
+    """How long to look for a commit of another run: if none comes, none works. Each task commits once a second."""
     gone: float = 60.0
     """How long a run may commit nothing before it counts as dead."""
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from app import __version__
 from app.config import Config, Rule, Tree
 from app.cures import ANY, PLACEHOLDERS, CommandLine, KafkaTools
-from app.driver.clients import AgesUnknown, Clients, Rounds
+from app.driver.clients import Clients, Rounds
 from app.driver.pause import GROUP, PauseMark
 from app.driver.service import Service
 from app.driver.stop import Stop
@@ -22,10 +22,9 @@ from app.kafka.ages import KafkaAges, KafkaFirstRecords
 from app.kafka.backend import expected_backend, explain_backend, librdkafka
 from app.kafka.cluster import KafkaCluster, KafkaGroup
 from app.kafka.companions import KafkaPlaceholders
-from app.kafka.cuts import KafkaCuts
 from app.kafka.fence import KafkaFence
 from app.kafka.properties import is_refused
-from app.kafka.records import KafkaRecords
+from app.kafka.records import KafkaCuts, KafkaRecords
 from app.kafka.topics import KafkaTopics
 from app.kafka.transaction_log import KafkaTransactionLog
 from app.model import Assignment, Guarantee, Plugin, Receipt, TaskConfig
@@ -34,7 +33,7 @@ from app.offsets.mirrors import mirrors_in, put_right
 from app.offsets.registry import open_store
 from app.runtime import REAL, Runtime
 from app.status import log
-from app.status.server import StatusServer
+from app.status.server import serve
 from app.status.snapshot import About, Build
 from app.topics import OwnTopics
 
@@ -63,12 +62,12 @@ def clients(config: Config, runtime: Runtime = REAL) -> Clients:
         fence=KafkaFence(config.output_kafka, group, config.transaction_timeout, config.dead_letters.topic, runtime),
         offsets=store,
         mirrors=mirrors_in(config.mirrors, here, partial(put_right, truth=store)),
-        ages=KafkaAges(config.kafka, group, topics) if config.http.enabled else AgesUnknown(),
+        ages=KafkaAges(config.kafka, group, topics) if config.http.enabled else None,
         cuts=KafkaCuts(config.kafka, group),
         placeholders=KafkaPlaceholders(sink, placeholder) if placeholder else None,
         copies=open_store(Plugin("kafka"), here) if in_kafka_too else None,
         pauses=PauseMark(marks, config.sink.topic, others),
-        clusters=(KafkaCluster(source, config.kafka), KafkaCluster(sink, config.output_kafka)),
+        clusters=(KafkaCluster(source), KafkaCluster(sink)),
         timings=runtime.timings,
     )
 
@@ -85,7 +84,7 @@ def service(
     http = config.http
     page: AbstractContextManager[object] = nullcontext()
     if http.enabled:
-        page = StatusServer(http.address, http.port, lambda: tracker.snapshot, runtime, http.allowed_hosts)
+        page = serve(http.address, http.port, lambda: tracker.snapshot, runtime, http.allowed_hosts)
     return Service(
         config, clients(config, runtime), start_rounds, stop=stop, tracker=tracker, page=page, runtime=runtime
     )
@@ -149,10 +148,10 @@ def fates(tasks: TaskConfig) -> Iterator[Fates]:
     A record that the tasks have survived must not end a command either, so the parser runs in a process of its own.
     """
     from app.executor.fates import Fates
-    from app.executor.isolation import IsolatedParser
+    from app.executor.isolation import isolated
 
-    with IsolatedParser(tasks) as isolated:
-        yield Fates(tasks, isolated.parse)
+    with isolated(tasks) as parse:
+        yield Fates(tasks, parse)
 
 
 def work(assignment: Assignment) -> list[Receipt]:

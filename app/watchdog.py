@@ -69,6 +69,16 @@ def in_time(seconds: float, call: str) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def shown_if_slow() -> Iterator[None]:
+    """Dump all stacks to stderr if the block takes longer than LIMIT_SECONDS; it may go on."""
+    faulthandler.dump_traceback_later(LIMIT_SECONDS, file=sys.__stderr__ or sys.stderr)
+    try:
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
 class Watchdog:
     """
     A dead man's switch: unless it is fed, the process dumps its stacks to stderr and exits, and Spark retries the task.

@@ -23,7 +23,7 @@ from urllib.parse import urlencode
 from app import log
 from app.cli import main
 from app.driver.stop import Stop
-from app.events import DRIVER_CRASHED, DRIVER_RESTARTING, EXECUTORS_LEFT
+from app.events import Event
 
 # A copy: the command removes its configuration, which may contain secrets, from the environment.
 ENVIRONMENT = dict(os.environ)
@@ -53,7 +53,7 @@ def run() -> None:
         if ended.code in FINAL:
             raise
     except Exception as error:  # noqa: BLE001  # whatever it is, the next attempt may work
-        DRIVER_CRASHED.log(exc_info=error)
+        Event.DRIVER_CRASHED.log(exc_info=error)
     again(1 if time.monotonic() - began > WELL_SECONDS else int(os.environ.get(ATTEMPT, "0")) + 1)
 
 
@@ -64,7 +64,7 @@ def again(attempt: int) -> NoReturn:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: sys.exit(0))
     seconds = pause(attempt)
-    DRIVER_RESTARTING.log(attempt=attempt, in_seconds=seconds, at_most_seconds=LONGEST_SECONDS)
+    Event.DRIVER_RESTARTING.log(attempt=attempt, in_seconds=seconds, at_most_seconds=LONGEST_SECONDS)
     until = time.monotonic() + seconds
     while time.monotonic() < until:  # in steps: a signal received by another thread does not end a long sleep
         time.sleep(LOOK_SECONDS)
@@ -78,7 +78,8 @@ def again(attempt: int) -> NoReturn:
 
 def pause(attempt: int) -> float:
     """Return the seconds to wait before this attempt: doubled each time, up to a limit."""
-    return min(FIRST_SECONDS * 2.0 ** (attempt - 1), LONGEST_SECONDS)
+    doublings = min(attempt - 1, 10)  # a thousand of them overflow
+    return min(FIRST_SECONDS * 2.0**doublings, LONGEST_SECONDS)
 
 
 def reap() -> None:
@@ -98,7 +99,7 @@ def remove_finished_executors(labels: str) -> None:
         for name in finished(pods, labels):
             asked("DELETE", f"{pods}/{name}")
     except (OSError, http.client.HTTPException) as error:
-        EXECUTORS_LEFT.log(reason=str(error))
+        Event.EXECUTORS_LEFT.log(reason=str(error))
 
 
 def finished(pods: str, labels: str) -> Iterator[str]:

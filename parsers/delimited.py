@@ -35,9 +35,6 @@ class Delimited(FieldParser):
         checks: {time: datetime, host: not-empty}
         escape: [path]
         output: "{host}|{time}|{path}"
-
-    Raises:
-        ParserOptionError: at least one option is wrong. The message lists every problem.
     """
 
     def __init__(

@@ -20,10 +20,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from parsers.compiled.buffers import Buffers
+from parsers.compiled.buffers import addresses
 from parsers.fields import FieldParser
 from parsers.fields.formats import Cells, RefusedLine
-from parsers.fields.layout import FieldOptions, Named, build, named, names_of
+from parsers.fields.layout import FieldOptions, Named, build, named
 
 REASONS = ("not_json", "duplicate", "not_a_value")
 MOST_DEPTH = 64
@@ -45,21 +45,16 @@ class JsonLines(FieldParser):
         checks: {host: not-empty, status: integer}
         output.format: json
         output: [host, status, url]
-
-    Raises:
-        ParserOptionError: at least one option is wrong. The message lists every problem.
     """
 
     def __init__(self, *, fields: Named, **options: Unpack[FieldOptions]) -> None:
-        pointers = named(fields, "/{}")
-        validated = build(names_of(fields), REASONS, _problems(pointers), **options)
+        names, pointers = named(fields, "/{}")
+        validated = build(names, REASONS, _problems(pointers), **options)
         super().__init__(*validated, Members([_path(pointer) for pointer in pointers.values()]))
 
 
 class Members:
     """A JSON object whose members at these paths are the fields."""
-
-    reasons = REASONS
 
     def __init__(self, paths: Sequence[Path]) -> None:
         self._paths = paths
@@ -72,10 +67,9 @@ class Members:
     def cells(self, lines: pa.BinaryArray) -> Cells:
         from parsers.compiled import kernels  # needs Numba, as every caller does
 
-        source = Buffers.of(lines)
-        scratch = pa.allocate_buffer(source.size + kernels.SLACK)
-        spans, found = np.zeros((source.total, len(self._paths), 2), np.int64), np.zeros(source.total, np.uint8)
-        kernels.members(*source.batch, self._texts.ctypes.data, self._table, spans, found, scratch.address)
+        scratch = pa.allocate_buffer(lines.nbytes + kernels.SLACK)
+        spans, found = np.zeros((len(lines), len(self._paths), 2), np.int64), np.zeros(len(lines), np.uint8)
+        kernels.members(addresses(lines), self._texts.ctypes.data, self._table, spans, found, scratch.address)
         return Cells(spans, found, [lines, scratch])
 
 

@@ -14,7 +14,10 @@ from parsers.fields.located import MEMBERS
 
 def pattern_of(parser: Parser, name: str) -> str:
     """Raises ParserOptionError if the parser has no such field, or its pattern is invalid."""
-    patterns = parser.output_fields if isinstance(parser, HasFields) else {}
+    try:
+        patterns = dict(parser.output_fields) if isinstance(parser, HasFields) else {}
+    except Exception as error:  # a user's code may raise anything
+        raise ParserOptionError(f"the parser cannot say its fields: {type(error).__name__}: {error}") from error
     if name not in patterns:
         raise ParserOptionError(f"the parser's lines have no field {name!r}; {hint(name, patterns)}")
     try:

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from parsers.fields import FieldParser
 from parsers.fields.formats import Cells, RefusedLine, cells_by_line
-from parsers.fields.layout import FieldOptions, Named, build, named, names_of
+from parsers.fields.layout import FieldOptions, Named, build, named
 
 REASONS = ("not_logfmt", "duplicate")
 # What follows a backslash. No code is that of half a surrogate pair.
@@ -25,7 +25,8 @@ _CODE = (
     rb'["\\abfnrtv]|x[0-9A-Fa-f]{2}|u(?![Dd][89A-Fa-f])[0-9A-Fa-f]{4}'
     rb"|U(?!0000[Dd][89A-Fa-f])00(?:0[0-9A-Fa-f]|10)[0-9A-Fa-f]{4}"
 )
-_PAIR = re.compile(rb'[ \t]*([^ \t="]+)(?:=(?:"((?:[^"\\]|\\(?:%b))*)"|([^ \t"]*)))?(?:[ \t]+|\Z)' % _CODE)
+# Without the possessive loops, a value takes more than a hundred times its size in memory.
+_PAIR = re.compile(rb'[ \t]*([^ \t="]+)(?:=(?:"((?:[^"\\]++|\\(?:%b))*+)"|([^ \t"]*)))?(?:[ \t]+|\Z)' % _CODE)
 _ESCAPE = re.compile(rb"\\(%b)" % _CODE)
 _CONTROLS = bytes.maketrans(b"abfnrtv", b"\a\b\f\n\r\t\v")
 
@@ -43,15 +44,12 @@ class Logfmt(FieldParser):
         fields: {level: level, url: http.url}
         checks: {level: {one-of: [info, error]}}
         output: "{level}|{url}"
-
-    Raises:
-        ParserOptionError: at least one option is wrong. The message lists every problem.
     """
 
     def __init__(self, *, fields: Named, **options: Unpack[FieldOptions]) -> None:
-        keys = named(fields, "{}").values()
-        validated = build(names_of(fields), REASONS, _problems(keys), **options)
-        super().__init__(*validated, Pairs([key.encode() for key in keys]))
+        names, keys = named(fields, "{}")
+        validated = build(names, REASONS, _problems(keys.values()), **options)
+        super().__init__(*validated, Pairs([key.encode() for key in keys.values()]))
 
 
 def _problems(keys: Iterable[object]) -> Iterator[str]:
@@ -62,8 +60,6 @@ def _problems(keys: Iterable[object]) -> Iterator[str]:
 
 class Pairs:
     """A line with a value for some of these keys."""
-
-    reasons = REASONS
 
     def __init__(self, keys: Sequence[bytes]) -> None:
         self._keys = keys

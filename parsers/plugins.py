@@ -34,6 +34,7 @@ class Plugins:
         method: the method that makes an object such a plugin, with its arguments, for messages.
         group: the group of their entry points.
         built_in: name → `module:attribute`, followed by `[extra]` if it needs an optional package.
+        protocol: the type that a plugin must be an instance of.
         unknown: the error for a name without a usable plugin.
         wrong_option: the error for an option that is unknown, missing or wrong, or with which building fails.
         passed_on: the errors that a plugin may raise while it is built.
@@ -43,6 +44,7 @@ class Plugins:
     method: str
     group: str
     built_in: Mapping[str, str]
+    protocol: type
     unknown: type[ValueError]
     wrong_option: type[ValueError]
     passed_on: tuple[type[Exception], ...] = ()
@@ -50,13 +52,12 @@ class Plugins:
     def names(self) -> list[str]:
         return sorted({point.name for point in self._points()})
 
-    def load(self, name: str, options: Mapping[str, object], protocol: type, *arguments: object) -> object:
+    def load(self, name: str, options: Mapping[str, object], *arguments: object) -> object:
         """
         Build the plugin of that name.
 
         Args:
             options: its options as the user writes them; `.` and `-` in a key stand for `_`.
-            protocol: the type that the plugin must be an instance of.
             arguments: what every plugin of this kind takes before its options.
         """
         factory = self._factory(name)
@@ -74,17 +75,15 @@ class Plugins:
             raise
         except (TypeError, ValueError) as error:
             raise self.wrong_option(f"{self.kind} {name} does not accept its options: {error}") from error
-        except Exception as error:  # a user's code may raise anything
+        except (Exception, SystemExit) as error:  # a user's code may raise anything
             if name in self.built_in:  # ours say what is wrong
                 raise
             raise self.wrong_option(f"{self.kind} {name} cannot be built: {type(error).__name__}: {error}") from error
-        if not isinstance(plugin, protocol):
+        if not isinstance(plugin, self.protocol):
             raise self.unknown(f"{self.kind} {name} is not usable: {type(plugin).__name__} has no method {self.method}")
         return plugin
 
-    def problems(
-        self, name: str, options: Mapping[str, object], protocol: type, *arguments: object
-    ) -> list[tuple[str, str]]:
+    def problems(self, name: str, options: Mapping[str, object], *arguments: object) -> list[tuple[str, str]]:
         """
         Return everything for which `load` refuses the options: each option as it is written, and a sentence.
 
@@ -98,7 +97,7 @@ class Plugins:
         if twice or any(True for _ in _problems(factory, right, len(arguments))):
             return found
         try:
-            self.load(name, right, protocol, *arguments)
+            self.load(name, right, *arguments)
         except self.wrong_option as error:
             said = str(error).removeprefix(f"{self.kind} {name}").removeprefix(":")
             found += [(written.get(_named_first(problem), ""), problem) for problem in unlisted(said)]
@@ -123,7 +122,7 @@ class Plugins:
         try:
             factory = cast("Factory", point.load())
             _parameters(factory)
-        except Exception as error:  # importing runs user code, which may raise anything
+        except (Exception, SystemExit) as error:  # importing runs user code, which may raise anything
             if point.extras and isinstance(error, ModuleNotFoundError) and _is_not_ours(error.name):
                 package = f"{point.dist.name if point.dist else PRODUCT}[{','.join(point.extras)}]"
                 lacks = f"{self.kind} {name} needs the package {error.name}, which is not installed"

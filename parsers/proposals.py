@@ -286,9 +286,9 @@ def _chosen(columns: Sequence[str], rows: Sequence[Mapping[str, str]]) -> dict[s
     found = {name: _check(name, (row[name].encode() for row in rows)) for name in columns}
     checks = {name: check for name, check in found.items() if check is not None}
     escape = [name for name in columns if name not in checks]
-    chosen: dict[str, object] = {"checks": checks, "escape": escape}
     output = "|".join(f"{{{name}}}" for name in columns)
-    return {key: value for key, value in chosen.items() if value} | {"output": output}
+    chosen: dict[str, object] = {"checks": checks, "escape": escape, "output": output}
+    return {key: value for key, value in chosen.items() if value}
 
 
 def _parsed(parser: str, options: Mapping[str, object], lines: Sequence[bytes]) -> Parsed:

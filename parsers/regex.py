@@ -15,12 +15,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parsers.compiled.buffers import Buffers
+from parsers.compiled.buffers import addresses
 from parsers.compiled.one_pass import automaton
 from parsers.errors import ParserOptionError, hint
 from parsers.fields import FieldParser
+from parsers.fields.checks import refuse_cut_characters
 from parsers.fields.formats import Cells, RefusedLine, spans_of
-from parsers.fields.layout import FieldOptions, Layout, build
+from parsers.fields.layout import FieldOptions, build
 
 _QUOTED = r'(?:[^"\\]|\\.)*'
 _WORD = r'(?:[^ "\\]|\\.)*'
@@ -67,16 +68,15 @@ class Regex(FieldParser):
         checks: {remote_addr: ip, status: integer}
         escape: [url]
         output: "{remote_addr}|{time_local}|{status}|{url}"
-
-    Raises:
-        ParserOptionError: at least one option is wrong. The message lists every problem.
     """
 
     def __init__(self, *, pattern: str = "", log_format: str = "", **options: Unpack[FieldOptions]) -> None:
         wanted = _pattern(pattern, log_format)
         fields = _groups(wanted)
         layout, engine = build(fields, REASONS, **options)
-        super().__init__(layout, engine, Matched(wanted, fields, _used(layout)))
+        numbers = {*(piece.field for piece in layout.pieces), *(check.field for check in layout.checks)}
+        used = [name for number, name in enumerate(fields) if number in numbers]
+        super().__init__(layout, engine, Matched(wanted, fields, used))
 
 
 REASONS = ("no_match",)
@@ -91,8 +91,6 @@ class Matched:
         used: those that are found; the others stay empty.
     """
 
-    reasons = REASONS
-
     def __init__(self, pattern: str, fields: Sequence[str], used: Sequence[str]) -> None:
         self._pattern = pattern
         self._fields = fields
@@ -100,7 +98,7 @@ class Matched:
         self._places = np.array([fields.index(name) for name in used], np.int64)
         self._automaton = automaton(pattern, used)
         """What a kernel finds the groups with; without it, RE2 does."""
-        self._smaller = _with_only(pattern, used)
+        self._smaller = _with_only(pattern, fields, used)
 
     def split(self, line: bytes) -> Sequence[bytes]:
         found = pc.extract_regex(pa.array([line], pa.binary()), self._pattern)[0].as_py()
@@ -113,9 +111,8 @@ class Matched:
             return self._by_re2(_without_line_ends(lines))
         from parsers.compiled import kernels  # needs Numba, as every caller does
 
-        source = Buffers.of(lines)
-        spans, found = np.zeros((source.total, len(self._fields), 2), np.int64), np.zeros(source.total, np.uint8)
-        kernels.groups(*source.batch, *self._automaton, self._places, spans, found)
+        spans, found = np.zeros((len(lines), len(self._fields), 2), np.int64), np.zeros(len(lines), np.uint8)
+        kernels.groups(addresses(lines), *self._automaton, self._places, spans, found)
         return Cells(spans, found, [lines])
 
     def _by_re2(self, lines: pa.BinaryArray) -> Cells:
@@ -132,6 +129,7 @@ def _pattern(pattern: object, log_format: object) -> str:
     if bool(pattern) == bool(log_format):
         raise ParserOptionError("write either pattern or log.format")
     if not log_format and isinstance(pattern, str):
+        refuse_cut_characters(pattern)
         return pattern
     if log_format in FORMATS:
         return FORMATS[str(log_format)]
@@ -149,15 +147,9 @@ def _groups(pattern: str) -> list[str]:
     return [field.name for field in fields]
 
 
-def _used(layout: Layout) -> list[str]:
-    used = {*(piece.field for piece in layout.pieces), *(check.field for check in layout.checks)}
-    return [name for number, name in enumerate(layout.fields) if number in used]
-
-
-def _with_only(pattern: str, names: Sequence[str]) -> str:
-    """Return the pattern with these groups only: RE2's time grows with their number."""
-    groups = _groups(pattern)
-    others = "|".join(name for name in groups if name not in names)
+def _with_only(pattern: str, groups: Sequence[str], used: Sequence[str]) -> str:
+    """Return the pattern with the used ones of its groups only: RE2's time grows with their number."""
+    others = "|".join(name for name in groups if name not in used)
     # A text like a group's can be part of a class or follow a backslash.
     is_text = len(re.findall(r"\(\?P?<", pattern)) != len(groups)
     return re.sub(rf"\(\?P?<(?:{others})>", "(?:", pattern) if others and not is_text else pattern

@@ -17,8 +17,6 @@ from parsers.contract import Parser
 from parsers.errors import ParserOptionError, UnknownParser
 from parsers.plugins import Plugins
 
-__all__ = ["PARSERS", "ParserOptionError", "UnknownParser", "describe", "load", "names", "problems"]
-
 PARSERS = Plugins(
     kind="parser",
     method="parse(lines)",
@@ -31,17 +29,11 @@ PARSERS = Plugins(
         "logfmt": "parsers.logfmt:Logfmt",
         "regex": "parsers.regex:Regex",
     },
+    protocol=Parser,
     unknown=UnknownParser,
     wrong_option=ParserOptionError,
 )
-
-
-names, describe = PARSERS.names, PARSERS.describe
-
-
-def problems(name: str, options: Mapping[str, object]) -> list[tuple[str, str]]:
-    """Return everything that is wrong with a parser's options: the option, or nothing, and a sentence."""
-    return PARSERS.problems(name, options, Parser)
+names, describe, problems = PARSERS.names, PARSERS.describe, PARSERS.problems
 
 
 def load(name: str, options: Mapping[str, object]) -> Parser:
@@ -55,4 +47,4 @@ def load(name: str, options: Mapping[str, object]) -> Parser:
             `parse`.
         ParserOptionError: an option is missing, unknown or given twice, or the parser refuses its value.
     """
-    return cast("Parser", PARSERS.load(name, options, Parser))
+    return cast("Parser", PARSERS.load(name, options))

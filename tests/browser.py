@@ -11,7 +11,6 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 PROGRAM = shutil.which("chromium")
@@ -78,9 +77,7 @@ class Browser:
         self._ask("Emulation.setEmulatedMedia", features=[scheme])
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """End the browser."""
         os.close(self._out)  # it exits when its input is closed
         try:

@@ -27,7 +27,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from app.demo import feed, lines
+from app.demo import feed
 from app.demo.lines import Recipe
 from app.embedded.broker import Broker, HeldPorts
 from tests.integration.service import Winnow, settings
@@ -149,7 +149,7 @@ def working(folder: Path) -> Iterator[dict[str, str]]:
         (folder / STORE.strip("/")).mkdir(parents=True)
         (folder / "nginx.log").write_text(f"{SAMPLE}rubbish\n")
         now = round(time.time() * 1000)
-        lines.load(broker.bootstrap, source, Recipe(PARTITIONS, 20_000, bad=0.02, first_timestamp=now - 60_000))
+        feed.load(broker.bootstrap, source, Recipe(PARTITIONS, 20_000, bad=0.02, first_timestamp=now - 60_000))
         load = threading.Thread(target=feed.to_kafka, args=(broker.bootstrap, source, RATE, LOAD_SECONDS), daemon=True)
         with Winnow(config, folder) as service:
             service.wait_for("progress")

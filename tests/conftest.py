@@ -16,9 +16,9 @@ from typing import Protocol
 import hypothesis
 import pytest
 import structlog
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
-from xdist.remote import Producer
+from xdist import remote
 
 from app.embedded.broker import Broker, Cluster
 from tests.support.java import quick_java
@@ -62,7 +62,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: min((places[each] for each in item.path.parents if each in places), default=len(ORDER)))
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Streams:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: remote.Producer) -> Streams:
     """Run the modules that share servers in one stream per folder."""
     return Streams(config, log)
 
@@ -101,14 +101,25 @@ def broker() -> Iterator[Cluster]:
 
 
 def wait_for_coordinators(cluster: Cluster) -> None:
-    """Ask about groups: Kafka makes their topic only then. Beside load that takes longer than a command waits."""
+    """
+    Ask about groups, and open a transactional producer: Kafka makes their topics only then.
+
+    Beside load that takes longer than a command waits.
+    """
     admin = cluster.admin()  # made within a test, this client would count as left by it
     without(KafkaException, partial(_ask_coordinators, admin), "the coordinators of groups")
+    without(KafkaException, partial(_open_producer, cluster.bootstrap), "the coordinators of transactions")
 
 
 def _ask_coordinators(admin: AdminClient) -> None:
     for described in admin.describe_consumer_groups([f"nobody-{number}" for number in range(50)]).values():
         described.result()
+
+
+def _open_producer(bootstrap: str) -> None:
+    # Some brokers of these tests allow no longer transactions.
+    own: dict[str, str | int] = {"transactional.id": "nobody", "transaction.timeout.ms": 30_000, "log_level": 0}
+    Producer({"bootstrap.servers": bootstrap, **own}).init_transactions(10)
 
 
 @pytest.fixture

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from itertools import pairwise
-from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar, cast
 
 from confluent_kafka import (
@@ -322,9 +321,7 @@ class Feeder:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Stop."""
         if kind is None:
             self.stop()

@@ -1,10 +1,9 @@
-"""A real Prometheus, from Debian. It scrapes a page and evaluates rules every second."""
+"""A real Prometheus, from Debian. It scrapes a page every five seconds, and evaluates rules every second."""
 
 from __future__ import annotations
 
 import json
 import shutil
-import socket
 import subprocess
 import time
 import urllib.error
@@ -12,18 +11,18 @@ import urllib.parse
 import urllib.request
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from app.embedded.broker import HeldPorts
 from app.status.metrics import exposition
 from app.status.snapshot import Snapshot
+from tests.support.waiting import PATIENCE
 
 PROGRAM, TOOL = shutil.which("prometheus"), shutil.which("promtool")
-READY_SECONDS = 60.0
 
 needs_promtool = pytest.mark.skipif(TOOL is None, reason="promtool of Debian's package prometheus is not installed")
 
@@ -39,7 +38,7 @@ def scraped(snapshot: Snapshot, metrics: Collection[str], target: Mapping[str, s
     """Return what Prometheus stores of some metrics of a service, as the input of a test: with the target's labels."""
     return [
         {"series": f"{sample.name}{labels({**sample.labels, **target})}", "values": f"{sample.value}x40"}
-        for family in text_string_to_metric_families(exposition(snapshot, snapshot.at)[0].decode())
+        for family in text_string_to_metric_families(exposition(snapshot, snapshot.at).decode())
         for sample in family.samples
         if sample.name in metrics
     ]
@@ -62,10 +61,11 @@ class Prometheus:
 
     def __init__(self, folder: Path, target: str, rules: Path) -> None:
         self._folder = folder
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self._address = f"127.0.0.1:{free.getsockname()[1]}"
+        self._ports = HeldPorts(1)
+        self._address = f"127.0.0.1:{self._ports[0]}"
         configuration = {
-            "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+            # A scrape that takes longer than its timeout ends all alerts. No timeout is longer than the interval.
+            "global": {"scrape_interval": "5s", "scrape_timeout": "5s", "evaluation_interval": "1s"},
             "rule_files": [str(rules)],
             "scrape_configs": [{"job_name": "winnow", "static_configs": [{"targets": [target]}]}],
         }
@@ -82,16 +82,14 @@ class Prometheus:
         ]
         with (self._folder / "prometheus.log").open("wb") as log:
             self._process = subprocess.Popen(command, stderr=log)
-        deadline = time.monotonic() + READY_SECONDS
+        deadline = time.monotonic() + PATIENCE
         while not self._is_ready():
             assert self._process.poll() is None, (self._folder / "prometheus.log").read_text()
             assert time.monotonic() < deadline, "Prometheus is not ready"
             time.sleep(0.2)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """End it."""
         self._process.kill()
         self._process.wait()

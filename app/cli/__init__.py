@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from io import TextIOWrapper
+from pathlib import Path
 
 import click
 
@@ -39,6 +41,8 @@ def main() -> None:
     """Cleanse Kafka log topics on Spark, exactly once."""
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # no character that it lacks ends a command, as on stderr
+    if sys.stdin is None:  # closed by `<&-`: what asks or reads would fail, and a pipe would get its descriptor
+        sys.stdin = Path(os.devnull).open(encoding="utf-8")  # noqa: SIM115  # open until the command ends
 
 
 main.add("Run it", init, check, show_config, run)

@@ -8,14 +8,13 @@ from collections.abc import Mapping, Sequence
 import click
 
 from app.cli.layout import View
-from app.cli.options import Period, clients, configured, ranged, shown
+from app.cli.options import PERCENT, Period, clients, configured, ranged, shown
 from app.cli.tables import steps
 from app.config import Config
-from app.model import Partition
 from app.operate.audit import Readers, Scope
 from app.operate.findings import counted
 from app.operate.judging import Verdict
-from app.operate.ranges import CURES, LeftOut, Range, Why
+from app.operate.ranges import CURES, LeftOut, Why
 
 SHOWN = 100
 """How many findings the table shows; JSON has all of them."""
@@ -28,9 +27,7 @@ NOT_JUDGED = 4
 @click.command(epilog="Example: winnow audit --last 2h")
 @configured
 @ranged
-@click.option(
-    "--sample", type=click.FloatRange(0, 100, min_open=True), metavar="PERCENT", help="Audit only a random sample."
-)
+@click.option("--sample", type=PERCENT, metavar="PERCENT", help="Audit only a random sample.")
 @shown
 def audit(settings: Config, *, times: Period, sample: float | None) -> View:
     """
@@ -49,27 +46,21 @@ def audit(settings: Config, *, times: Period, sample: float | None) -> View:
     readers = Readers(source, output, kafka.topics, kafka.destinations)
     with fates(scope.tasks) as cleanse, steps() as step:
         verdicts = scope.audit(cleanse, readers, step)
-    return _view(settings.group_id, scope.left_out, scope.judged, verdicts, sample)
+    return _view(settings.group_id, scope, verdicts, sample)
 
 
-def _view(
-    group: str,
-    left_out: Sequence[LeftOut],
-    judged: Mapping[Partition, Range],
-    verdicts: Sequence[Verdict],
-    sample: float | None,
-) -> View:
+def _view(group: str, scope: Scope, verdicts: Sequence[Verdict], sample: float | None) -> View:
     records, by_text = sum(each.judged for each in verdicts), sum(each.known_by_text for each in verdicts)
     filtered = sum(each.filtered for each in verdicts)
     findings = [each for found in verdicts for each in found.findings]
     counts = counted(findings)
     not_judged = sum((each.not_judged for each in verdicts), Counter[Why]())
-    for each in left_out:
+    for each in scope.left_out:
         not_judged[each.why] += each.offsets or 0
-    why_not = [
-        _said_of(why, not_judged[why], left_out) for why in Why if not_judged[why] or why in {x.why for x in left_out}
-    ]
+    why_left_out = {each.why for each in scope.left_out}
+    why_not = [_said_of(why, not_judged[why], scope.left_out) for why in Why if not_judged[why] or why in why_left_out]
     notes = [
+        (True, f"group {group}: {_said(records, counts, why_not)}"),
         (why_not, f"not judged: {', '.join(why_not)}"),
         (
             by_text,
@@ -92,18 +83,16 @@ def _view(
             **counts,
             "not_judged": {why.replace(" ", "_"): not_judged[why] for why in Why},
             "findings": [each.as_json() for each in findings],
-            "left_out": [each.as_json() for each in left_out],
+            "left_out": [each.as_json() for each in scope.left_out],
             "audited": [
                 each.as_json() | {"begin": begin, "end": end}
-                for each, found in sorted(judged.items())
+                for each, found in sorted(scope.judged.items())
                 for begin, end in found.judged
                 if begin < end
             ],
         },
         code=1 if findings else NOT_JUDGED if why_not else 0,
-        footer="; ".join(
-            [f"group {group}: {_said(records, counts, why_not)}", *(note for is_so, note in notes if is_so)]
-        ),
+        footer="; ".join(note for is_so, note in notes if is_so),
     )
 
 

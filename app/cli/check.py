@@ -10,14 +10,11 @@ from typing import Any
 import click
 
 from app import config
-from app.cli.exact import exact
 from app.cli.options import clients, configuration, overrides, parser_of, read, reports_errors
-from app.cli.tables import as_json, print_json
+from app.cli.tables import as_json, exact, print_json
 from app.errors import ConfigError, WinnowError
 from app.executor.parse import parse
-from app.operate import samples
-
-INDENT = " " * 9
+from app.operate.outcomes import failed_samples
 
 
 @click.command(epilog="Example: winnow check --connect")
@@ -64,7 +61,7 @@ class Report:
         said = exact(str(what))
         self.findings.append((state, said))
         first, *rest = more or (said,)
-        self.lines += [f"{state:<8} {first}", *(f"{INDENT}{each}" for each in rest)]
+        self.lines += [f"{state:<8} {first}", *(f"{'':<9}{each}" for each in rest)]
 
     def as_json(self) -> dict[str, Any]:
         """Return the report as one JSON object; only a wrong configuration has problems."""
@@ -82,7 +79,7 @@ def _check(report: Report, loaded: config.Loaded, *, connect: bool) -> int:
     report.clients = backend(settings)
     report.lines.append(f"{'ok':<8} clients: {report.clients}")
     tried = settings.parser.samples
-    failed = samples.failed(tried, partial(parse, parser_of(settings.parser)))
+    failed = failed_samples(tried, partial(parse, parser_of(settings.parser)))
     for each in failed:
         report.say("fails", str(each), *each.difference)
     code = 0
@@ -93,11 +90,7 @@ def _check(report: Report, loaded: config.Loaded, *, connect: bool) -> int:
     elif unknown := config.undecided(settings):
         report.say("warns", unknown)
     if not (code or failed):
-        report.lines.append(f"{'ok':<8} {_success(loaded, len(tried), connect=connect)}")
+        expected = f", and all {len(tried)} samples give what they should" if tried else ""
+        starts = ": the service could start" if connect else ""
+        report.lines.append(f"{'ok':<8} {loaded.file or 'the configuration'} is right{expected}{starts}")
     return max(code, 1 if failed else 0)
-
-
-def _success(loaded: config.Loaded, tried: int, *, connect: bool) -> str:
-    expected = f", and all {tried} samples give what they should" if tried else ""
-    starts = ": the service could start" if connect else ""
-    return f"{loaded.file or 'the configuration'} is right{expected}{starts}"

@@ -67,7 +67,7 @@ def _listed(topic: str, letters: Sequence[Letter], *, more: bool) -> View:
 @chosen
 def stats(settings: Config, *, selection: Selection) -> View:
     """Count the dead letters by reason. Reads all of them: use --since if there are millions."""
-    return _counted(settings.dead_letters.topic, Statistics.of(_dead_letters(settings).chosen(selection)))
+    return _counted(settings.dead_letters.topic, Statistics(_dead_letters(settings).chosen(selection)))
 
 
 def _counted(topic: str, found: Statistics) -> View:
@@ -107,7 +107,7 @@ def _shown(topic: str, letter: Letter) -> View:
 @configured
 @click.option("--limit", type=click.IntRange(1), help="Replay at most this many.")
 @click.option("--rate", type=click.IntRange(1), help="Replay at most this many per second.")
-@click.option("--into", metavar="TOPIC", help="Write the lines to this topic instead of the sink.")
+@click.option("--into", metavar="TOPIC", help="Write the lines to this topic instead of the sink; what fails stays.")
 @click.option(
     "--attempts",
     type=click.IntRange(1),
@@ -132,8 +132,8 @@ def replay(
     Cleanse dead letters again, with this configuration's parser.
 
     No line is written twice, even if a replay is stopped, killed or repeated. A dead letter that fails again goes back
-    to the dead-letter topic with a count. Replayed lines follow newer ones, so their order is not kept. Exits with 1 if
-    a dead letter fails again.
+    to the dead-letter topic with a count, unless --into is given. Replayed lines follow newer ones, so their order is
+    not kept. Exits with 1 if a dead letter fails again.
     """
     from app.start import dead_letter_replays, fates, records
 
@@ -141,13 +141,14 @@ def replay(
     tasks = replaying(settings, kafka, into)
     reader = records(tasks.output_kafka, tasks.group)
     with closing(dead_letter_replays(tasks)) as replays, fates(tasks) as cleanse:
-        plan = Plan(selection, limit, attempts)
+        plan = Plan(selection, limit, None if into else attempts)
         session = Session(tasks, plan, cleanse, clients=kafka, kafka=replays, reader=reader)
         with progress("reading dead letters" if dry_run else "replaying dead letters", session.length) as advance:
             if dry_run:
                 session.dry_run(advance)
             else:
                 session.carry_out(Pace(rate), advance)
+        session.count_hidden()
     return _view(tasks, session.replay.tally, done=not dry_run)
 
 
@@ -167,6 +168,7 @@ def _view(work: TaskConfig, tally: Tally, *, done: bool) -> View:
         "handled before": tally.handled,
         "not chosen": tally.not_chosen,
         "not replayable": tally.not_replayable,
+        "offsets wait behind an open transaction in the dead letters": tally.hidden,
     }
     footer += "".join(f"; {count} {what}" for what, count in others.items() if count)
     return View(

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 import click
 
-from app.cli.options import clients, configuration, overrides, parser_of, read, reports_errors, status_page
+from app.cli.options import PATH, clients, configuration, overrides, parser_of, read, reports_errors, status_page
 from app.cli.tables import as_json, print_json, progress
 from app.config import Loaded
 from app.executor.parse import parse
-from app.operate import bundle as bundles
-from app.operate.doctor import Doctor, Examination, Examined, Instruments
-from app.operate.symptoms import Gathered
+from app.operate.doctor import Doctor, Examination, Instruments, write_bundle
 
 NAMED = 3
 """How many places of a finding are named; JSON has all of them."""
-INDENT = " " * 9
 
 
 @click.command(epilog="Example: winnow doctor --bundle report.tar.gz")
@@ -26,7 +24,7 @@ INDENT = " " * 9
 @status_page
 @click.option(
     "--bundle",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=PATH,
     metavar="FILE.tar.gz",
     help="Write an archive for a bug report, too; it has no secrets and no records.",
 )
@@ -51,7 +49,7 @@ def doctor(file: Path | None, assignments: tuple[str, ...], url: str, bundle: Pa
     else:
         click.echo("\n".join(_lines(report)))
     if bundle is not None:
-        bundles.write(bundle, loaded, report, versions(loaded.config))
+        write_bundle(bundle, loaded, report, versions(loaded.config))
         click.echo(f"{bundle} holds the report; look at it before you send it", err=True)
     return report.code
 
@@ -72,20 +70,15 @@ def _instruments(loaded: Loaded) -> Instruments:
     )
 
 
-def _lines(report: Examination) -> list[str]:
-    """Return a line for each finding, its cure below it, and a line for each part."""
-    found = [line for each in report.findings for line in _finding(each)]
+def _lines(report: Examination) -> Iterator[str]:
+    """Yield a line for each finding, its cure below it, and a line for each part."""
+    for found in report.findings:
+        more = f" and {len(found.where) - NAMED} more" if len(found.where) > NAMED else ""
+        yield f"{found.severity:<8} {', '.join(found.where[:NAMED])}{more}: {found.what}"
+        if found.cure:
+            yield f"{'':<9}{found.cure}"
+    for part, note, symptoms in report.parts:
+        yield f"{'found' if symptoms else 'ok':<8} {part}: {note or 'could not be finished'}"
     total = len(report.findings)
     counts = f"{total} finding{'s' * (total > 1)}" if total else "nothing is wrong"
-    return [*found, *map(_part, report.parts), f"group {report.group}: {counts}"]
-
-
-def _part(examined: Examined) -> str:
-    state = "found" if examined.found else "ok"
-    return f"{state:<8} {examined.part}: {examined.note or 'could not be finished'}"
-
-
-def _finding(found: Gathered) -> list[str]:
-    more = f" and {len(found.where) - NAMED} more" if len(found.where) > NAMED else ""
-    line = f"{found.severity:<8} {', '.join(found.where[:NAMED])}{more}: {found.what}"
-    return [line, f"{INDENT}{found.cure}"] if found.cure else [line]
+    yield f"group {report.group}: {counts}"

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
-import re
 from typing import Any
 
 import click
-
-SENTENCE = re.compile(r".*?\.(?=\s|$)", re.DOTALL)
 
 
 class CommandGroup(click.Group):
@@ -19,20 +15,14 @@ class CommandGroup(click.Group):
         self._headings: dict[str, list[str]] = {}
 
     def add(self, heading: str, *commands: click.Command) -> None:
-        """Add commands under a heading."""
         for command in commands:
             self.add_command(command)
             self._headings.setdefault(heading, []).append(str(command.name))
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002  # click's
-        """Write the sections of the help that list the commands."""
         width = max(map(len, self.commands))
+        # The whole first sentence, from which click before 8.5 takes the full stop.
+        said = {name: f"{each.get_short_help_str(1_000).rstrip('.')}." for name, each in self.commands.items()}
         for heading, names in (self._headings or {"Commands": list(self.commands)}).items():
             with formatter.section(heading):
-                formatter.write_dl([(f"{name:<{width}}", summary(self.commands[name])) for name in names])
-
-
-def summary(command: click.Command) -> str:
-    """Return the first sentence of a command's help."""
-    found = SENTENCE.match(inspect.cleandoc(command.help or ""))
-    return " ".join(found[0].split()) if found else ""
+                formatter.write_dl([(f"{name:<{width}}", said[name]) for name in names])

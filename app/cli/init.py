@@ -12,12 +12,11 @@ from typing import IO
 import click
 
 from app import config, cures
-from app.cli.options import clients, reports_errors
+from app.cli.options import PATH, clients, reports_errors
 from app.errors import ConfigError
 from app.operate import beginning
 from parsers.proposals import Proposal, propose
 
-USUAL_BOOTSTRAP = "localhost:9092"
 SHOWN = 200
 """How many characters of a line are shown."""
 
@@ -25,12 +24,7 @@ SHOWN = 200
 @click.command(epilog="Example: winnow init --sample access.log -o winnow.yaml")
 @click.option("--sample", type=click.File("rb"), required=True, metavar="FILE|-", help="Lines as the source has them.")
 @click.option(
-    "-o",
-    "--output",
-    "file",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Write the configuration to this file instead of stdout.",
+    "-o", "--output", "file", type=PATH, metavar="FILE", help="Write the configuration to this file instead of stdout."
 )
 @click.option("--force", is_flag=True, help="Replace the file if it exists.")
 @click.option(
@@ -45,7 +39,7 @@ def init(sample: IO[bytes], file: Path | None, force: bool, bootstrap: str | Non
     The configuration goes to stdout or to the file of -o, and what it is based on to stderr. Exits with 1 if no parser
     takes at least half of the lines. It changes nothing in Kafka.
     """
-    if not re.fullmatch(r"[\w.-]{1,200}", topic, re.ASCII):
+    if not re.fullmatch(r"(?!\.{1,2}$)[\w.-]{1,200}", topic, re.ASCII):
         raise click.UsageError(f"--topic: {topic!r} cannot be the name of a topic")
     if file is not None and os.path.lexists(file) and not force:
         raise click.UsageError(f"{file} exists: --force replaces it")
@@ -56,7 +50,7 @@ def init(sample: IO[bytes], file: Path | None, force: bool, bootstrap: str | Non
         return 1
     best = found[0]
     _say(_reasons(found, lines))
-    values = beginning.configuration(best, lines, topic, bootstrap or USUAL_BOOTSTRAP)
+    values = beginning.configuration(best, lines, topic, bootstrap or "localhost:9092")
     prepared = list(_prepared(config.Config.model_validate(values))) if bootstrap else []
     text = beginning.written(values)
     if file is None:
@@ -112,12 +106,12 @@ def _shown(line: bytes) -> str:
 def _prepared(settings: config.Config) -> Iterator[str]:
     """Yield what the cluster has, and the commands for what it has not."""
     cluster = next(iter(clients(settings).clusters or ()))
-    ground = beginning.look(settings, cluster)
-    yield f"the cluster has {ground.brokers} broker{'s' * (ground.brokers != 1)}"
-    for name in beginning.topics_of(settings):
-        partitions = ground.topics.get(name)
-        yield f"topic {name} " + ("is missing" if partitions is None else f"has {partitions} partitions")
-    if commands := beginning.creations(settings, ground, cluster.tools):
+    names = beginning.topics_of(settings)
+    topics, brokers = cluster.topics(names), cluster.size()
+    yield f"the cluster has {brokers} broker{'s' * (brokers != 1)}"
+    for name in names:
+        yield f"topic {name} " + (f"has {topics[name].partitions} partitions" if name in topics else "is missing")
+    if commands := beginning.creations(settings, brokers, topics, cluster.tools):
         yield from ("", "create the missing topics:", *_indented(commands))
     granted = beginning.grants(settings, cluster.tools)
     yield from ("", "if the cluster checks rights, grant them to the user of the service:", *_indented(granted), "")

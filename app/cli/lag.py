@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import click
 
 from app.cli.layout import View
-from app.cli.options import clients, configured
+from app.cli.options import clients, configured, interval
 from app.cli.screen import Screen, run_screen
-from app.cli.tables import as_json, has_screen, interval, repeat, show
+from app.cli.tables import as_json, has_screen, repeat, show
 from app.config import Config
 from app.model import Pause
 from app.operate import lag as lags

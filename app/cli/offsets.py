@@ -23,7 +23,8 @@ from app.operate.resets import Goal, Reset, Target, carry_out, chosen, refuse_lo
 from app.operate.stores import Stores
 from app.times import ago
 
-BY_DURATION = "by-duration"
+NUMBERS = ("#CURRENT-OFFSET", "#SINCE", "#IN", "#OUT", "#DEAD-LETTERS")
+"""The columns of the numbers in a commit."""
 
 
 @click.group(cls=CommandGroup)
@@ -49,10 +50,7 @@ def _stored(group: str, found: list[PartitionLag]) -> View:
     by = [_committed_by(each) for each in found]
     one = by[0] if len(set(by)) == 1 else None
     return View(
-        columns=(
-            *("TOPIC", "#PARTITION", "#CURRENT-OFFSET", "#SINCE", "#IN", "#OUT", "#DEAD-LETTERS"),
-            *("?COMMITTED-BY", "?PROBLEM"),
-        ),
+        columns=("TOPIC", "#PARTITION", *NUMBERS, "?COMMITTED-BY", "?PROBLEM"),
         rows=[[*_row_of_commit(each), None if one else who, each.problem] for each, who in zip(found, by, strict=True)],
         value={"version": 1, "group": group, "partitions": [each.stored_as_json() for each in found]},
         code=1 if any(each.problem for each in found) else 0,
@@ -107,12 +105,13 @@ def reset(
     target = _target(goals)
     clients, found = _found(settings, topics)
     planned = resets(found, target, clients)
-    feasible = all(each.offset is not None for each in planned)
+    settable = [each for each in planned if each.offset is not None]
+    feasible = bool(settable) and not any(each.is_refused for each in planned)
     if feasible and not dry_run:
         if not yes and _is_terminal():
-            _ask(_view(settings.group_id, planned, done=False))
-        with progress("setting offsets", len(planned), "partitions") as done:
-            carry_out(planned, clients, settings, partial(done, 1))
+            _ask(_view(settings.group_id, settable, done=False))
+        with progress("setting offsets", len(settable), "partitions") as done:
+            carry_out(settable, clients, settings, partial(done, 1))
     return _view(settings.group_id, planned, done=feasible and not dry_run)
 
 
@@ -133,7 +132,7 @@ def _target(goals: dict[str, Any]) -> Target:
         options = ", ".join(f"--{name.replace('_', '-')}" for name in goals)
         raise click.UsageError(f"give exactly one of {options}")
     ((name, value),) = given.items()
-    if name == BY_DURATION:
+    if name == "by-duration":
         return Target(Goal.TIME, ago(value))
     return Target(Goal(name), 0 if value is True else value)
 
@@ -147,7 +146,7 @@ def _found(settings: Config, topics: tuple[str, ...]) -> tuple[Clients, list[Par
 
 
 def _view(group: str, planned: list[Reset], *, done: bool) -> View:
-    blocked = [each for each in planned if each.offset is None]
+    blocked = [each for each in planned if each.is_refused]
     verdict = "set" if done else "nothing was changed"
     verdict += f": {len(blocked)} cannot be set" if blocked else ""
     return View(

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import math
+import signal
 import sys
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import wraps
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -11,30 +15,32 @@ from typing import Any, NamedTuple, TypeVar
 import click
 
 from app import config, log
-from app.cli.exact import exact, has_read
 from app.cli.layout import View
-from app.cli.tables import as_json, show
+from app.cli.tables import as_json, exact, has_read, show
 from app.driver.clients import Clients
-from app.errors import ConfigError, WinnowError, built
+from app.errors import ConfigError, NotUsable, WinnowError, built
 from app.executor.parse import PARSER_ERROR, REFUSED, TOO_LARGE
-from app.operate.plugin_rules import FILTERS_FIT, KEY_FITS, PARSER_FITS, STORES_FIT
+from app.operate.plugin_rules import PLUGINS_FIT
 from app.operate.served import is_address
 from app.times import ago, assumed, milliseconds_of, seconds_of
 from parsers import registry
 from parsers.contract import Parser
 from parsers.errors import nearest
+from parsers.fields import FieldParser
 from parsers.flume.envelope import REASON as ENVELOPE
 
 R = TypeVar("R")
-
+NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+"""The errors of an output's disk: it is full, a quota or a limit of the file's size is reached, or it fails."""
 OF_NO_PARSER = (TOO_LARGE, ENVELOPE, PARSER_ERROR, REFUSED)
 """The reasons that a task gives itself."""
 
+PATH = click.Path(path_type=Path, dir_okay=False)
 configuration = click.option(
     "-c",
     "--config",
     "file",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=PATH,
     envvar=config.FILE_VARIABLE,
     default=lambda: config.FILE if config.FILE.exists() else None,
     help=f"The configuration file (YAML); by default ${config.FILE_VARIABLE}, or else {config.FILE} if it exists.",
@@ -68,22 +74,39 @@ topics = click.option(
 
 
 def reports_errors(command: Callable[..., int]) -> Callable[..., None]:
-    """Exit with the command's code, and print an error as a line instead of a traceback."""
+    """
+    Exit with the command's code, or as a shell reports SIGINT or SIGPIPE; print an error instead of a traceback.
+
+    No error of the output is reported as 1, which stands for findings.
+    """
 
     @wraps(command)
     def wrapper(*args: Any, **kwargs: Any) -> None:  # noqa: ANN401  # whatever click passes on
         try:
             code = command(*args, **kwargs)
         except ConfigError as error:
-            for problem in error.problems:
-                click.echo(exact(f"configuration: {problem}"), err=True)
-            code = error.exit_code
+            code = _ends(error.exit_code, *(f"configuration: {problem}" for problem in error.problems))
         except WinnowError as error:
-            click.echo(exact(f"winnow: {error}"), err=True)
-            code = error.exit_code
+            code = _ends(error.exit_code, f"winnow: {error}")
+        except KeyboardInterrupt:
+            code = _ends(128 + signal.SIGINT, "\nwinnow: interrupted")
+        except BrokenPipeError:  # what read the output has ended, as head does
+            code = 128 + signal.SIGPIPE
+        except OSError as error:
+            if error.errno not in NOT_WRITTEN:
+                raise
+            code = _ends(NotUsable.exit_code, f"winnow: {error}")
         sys.exit(code)
 
     return wrapper
+
+
+def _ends(code: int, *lines: str) -> int:
+    """Say why the command ends, if anybody takes it, and return its exit code."""
+    with suppress(OSError):
+        for line in lines:
+            click.echo(exact(line), err=True)
+    return code
 
 
 def configured(command: Callable[..., int]) -> Callable[..., None]:
@@ -112,8 +135,7 @@ def shown(command: Callable[..., View]) -> Callable[..., int]:
 
 def read(file: Path | None, assignments: tuple[str, ...], more_rules: Iterable[config.Rule] = ()) -> config.Loaded:
     """Return the configuration after checking that its plugins can be built, and configure logging."""
-    rules = (PARSER_FITS, KEY_FITS, FILTERS_FIT, *STORES_FIT, *more_rules)
-    loaded = config.read(file, assignments, more_rules=rules)
+    loaded = config.read(file, assignments, more_rules=(*PLUGINS_FIT, *more_rules))
     has_read(config.options(loaded))
     log.configure(loaded.config.log_level, group=loaded.config.group_id)
     return loaded
@@ -134,11 +156,12 @@ def parser_of(choice: config.ParserChoice) -> Parser:
 
 def reasons_of(settings: config.Config, asked: tuple[str, ...]) -> tuple[str, ...]:
     """
-    Return the reasons that were asked for, and question those that are nearly one of this configuration's.
+    Return the reasons asked for; question, but take, a near miss: dead letters may be of another parser.
 
-    Such a one may be right: dead letters may be of another parser, or of another version of it.
+    An own parser does not tell its reasons, so none is questioned.
     """
-    known = dict.fromkeys([*getattr(parser_of(settings.parser), "reasons", ()), *OF_NO_PARSER])
+    parser = parser_of(settings.parser)
+    known = (*parser.reasons, *OF_NO_PARSER) if isinstance(parser, FieldParser) else ()
     for each in dict.fromkeys(asked):
         if each not in known and (name := nearest(each, known)):
             wrong = f"--reason {each}: this configuration gives no such reason"
@@ -169,6 +192,25 @@ def moment(text: str) -> int:
 
 
 MOMENT, DURATION = TextParam("time", moment), TextParam("duration", seconds_of)
+
+
+class Number(click.FloatRange):
+    """A number in a range, in which click would take NaN to be."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401  # click's
+        found = super().convert(value, param, ctx)
+        return self.fail(f"{value} is not a number", param, ctx) if math.isnan(found) else found
+
+
+PERCENT = Number(0, 100, min_open=True)
+interval = click.option(
+    "--interval",
+    type=Number(0.2, 86_400),
+    default=2.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How often to look again.",
+)
 
 
 class Period(NamedTuple):

@@ -19,8 +19,9 @@ from app.cli.layout import View, fitted
 from app.cli.options import configuration, overrides, parser_of, reports_errors
 from app.cli.tables import print_json
 from app.executor.parse import parse as parse_safely
+from app.operate.outcomes import outcomes
 from app.operate.plugin_rules import PARSER_FITS
-from parsers.contract import Parse, Parsed, Reject
+from parsers.contract import Parse, Reject
 
 BATCH_LINES = 10_000
 SHOWN = 200
@@ -51,19 +52,17 @@ def parse(source: IO[bytes], file: Path | None, assignments: tuple[str, ...], as
     return 1 if rejected else 0
 
 
-def _batches(parse: Parse, source: IO[bytes]) -> Iterator[tuple[list[bytes], Parsed]]:
-    while lines := list(islice(source, BATCH_LINES)):
-        yield lines, parse(pa.array([line.removesuffix(b"\n") for line in lines], pa.binary()))
+def _batches(source: IO[bytes]) -> Iterator[list[bytes]]:
+    while lines := [line.removesuffix(b"\n") for line in islice(source, BATCH_LINES)]:
+        yield lines
 
 
 def _print_all(parsing: Parse, source: IO[bytes]) -> int:
     before = rejected = 0
-    for lines, parsed in _batches(parsing, source):
-        found: dict[int, bytes | Reject] = {each.row: each for each in parsed.rejects()}
-        rejected += len(found)
-        found |= dict(zip(parsed.rows.tolist(), parsed.values.to_pylist(), strict=True))
-        for row in range(len(lines)):
-            _print(before + row + 1, found[row])
+    for lines in _batches(source):
+        for number, outcome in enumerate(outcomes(lines, parsing), before + 1):
+            _print(number, outcome)
+            rejected += isinstance(outcome, Reject)
         before += len(lines)
     return rejected
 
@@ -71,7 +70,8 @@ def _print_all(parsing: Parse, source: IO[bytes]) -> int:
 def _cleanse(parsing: Parse, source: IO[bytes], reject: Callable[[int, Reject, bytes], object]) -> tuple[int, int]:
     """Print the cleansed lines, and pass each other one to `reject`; return how many lines there are, and rejects."""
     before = rejected = 0
-    for lines, parsed in _batches(parsing, source):
+    for lines in _batches(source):
+        parsed = parsing(pa.array(lines, pa.binary()))
         sys.stdout.buffer.writelines(value + b"\n" for value in parsed.values.to_pylist())
         for each in parsed.rejects():
             reject(before + each.row + 1, each, lines[each.row])
@@ -88,7 +88,7 @@ def _count_rejects(parsing: Parse, source: IO[bytes], console: Console) -> int:
     def count(number: int, reject: Reject, line: bytes) -> None:
         counts[reject.reason] += 1
         if reject.reason not in first:
-            text = line[:SHOWN].rstrip(b"\r\n").decode(errors="backslashreplace")
+            text = line[:SHOWN].rstrip(b"\r").decode(errors="backslashreplace")
             first[reject.reason] = number, reject.detail, f"{text}…" if len(line) > SHOWN else text
 
     total, rejected = _cleanse(parsing, source, count)

@@ -14,6 +14,7 @@ from app.cli.tables import as_json, print_json, stdout
 from app.errors import built
 from parsers import registry
 from parsers.descriptions import Description
+from parsers.errors import UnknownParser
 
 Found = Description | str
 """A parser's description, or why it cannot be used."""
@@ -40,7 +41,7 @@ def _found(name: str) -> Found:
     """Describe a parser; one of another package that is broken must not hide the others."""
     try:
         return registry.describe(name)
-    except registry.UnknownParser as error:
+    except UnknownParser as error:
         return str(error)
 
 

@@ -38,7 +38,7 @@ def pause(settings: Config, *, no_wait: bool, url: str) -> View:
         kafka.pauses.set(known)
     seconds = seconds_to_follow(settings, known)
     if service is None:
-        return _view(settings, known, _may_follow(seconds))
+        return _view(settings, known, f"a running service follows within {seconds:g} s")
     if not works:
         return _view(settings, known, "no service works for the group, and one that starts stays paused")
     return _followed(settings, known, service.paused(seconds))
@@ -61,17 +61,13 @@ def resume(settings: Config, *, no_wait: bool, url: str) -> View:
     kafka.pauses.clear()
     seconds = seconds_to_follow(settings, None)
     if service is None:
-        return _view(settings, None, _may_follow(seconds))
+        return _view(settings, None, f"a running service follows within {seconds:g} s")
     if known is None:
         return _view(settings, None, "it was not paused")
     if service.has_gone:
         silent = f"the last run was on this machine, and nothing answers at {service.url}"
         return _view(settings, None, f"{silent}: give --status if it listens elsewhere")
     return _followed(settings, None, service.resumed(seconds))
-
-
-def _may_follow(seconds: float) -> str:
-    return f"a running service follows within {seconds:g} s"
 
 
 def _followed(settings: Config, known: Pause | None, seconds: float) -> View:

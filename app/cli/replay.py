@@ -48,13 +48,15 @@ def _closed(times: Period) -> tuple[int, int]:
         raise click.UsageError("give either --since and --until, or --last")
     if until is None:
         until = ago(0)
+        if until <= since:
+            raise click.UsageError("--since: that is not before now, so there is nothing to replay without --until")
     same = f"--since {time_of(since)} --until {time_of(until)}"
     click.echo(f"to resume this replay if it is stopped, give {same}", err=True)
     return since, until
 
 
 def _view(tasks: TaskConfig, wanted: Sequence[Part], receipts: dict[Partition, Receipt], *, done: bool) -> View:
-    found = [as_json(each, receipts.get(each.partition)) for each in wanted]
+    found = [as_json(each, receipts.get(each.left.partition)) for each in wanted]
     problems = any(each["problem"] for each in found)
     counted = ("in", "out", "dead_letters") if done else ()
     shown = ("topic", "partition", "begin", "end", "position", *counted, "problem")

@@ -10,7 +10,7 @@ import click
 
 from app import config
 from app.cli.options import configuration, overrides, read, reports_errors
-from app.events import PREFLIGHT_WARNING
+from app.events import Event
 
 
 @click.command(epilog="Example: winnow run --until-end")
@@ -28,7 +28,7 @@ def run(file: Path | None, assignments: tuple[str, ...], until_end: bool, stand_
     loaded = read(file, assignments, client_rules())
     settings = loaded.config
     if warning := config.exposed_secrets(loaded):
-        PREFLIGHT_WARNING.log(finding=warning)
+        Event.PREFLIGHT_WARNING.log(finding=warning)
     config.clear_environment()
     from app.driver.clients import Rounds
     from app.driver.stop import Stop

@@ -11,7 +11,7 @@ import termios
 import time
 import tty
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import ClassVar, Self
 
@@ -19,8 +19,8 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from app.cli.exact import exact, exactly
 from app.cli.layout import View, fitted, wrapped
+from app.cli.tables import exact, exactly
 from app.operate.watching import Look, WatchedLag
 
 TICK_SECONDS = 0.25
@@ -98,7 +98,11 @@ def run_screen(screen: Screen) -> None:
     console = Console(highlight=False)
     drawn: Sequence[Text] = ()
     live = Live(console=console, auto_refresh=False, screen=True)
-    with contextlib.suppress(KeyboardInterrupt), _interrupted_by(signal.SIGTERM), Keys() as keys, live:
+    with contextlib.suppress(KeyboardInterrupt), contextlib.ExitStack() as stack:
+        # SIGTERM raises KeyboardInterrupt, as Ctrl-C does.
+        stack.callback(signal.signal, signal.SIGTERM, signal.signal(signal.SIGTERM, signal.default_int_handler))
+        keys = stack.enter_context(Keys())
+        stack.enter_context(live)
         going = True
         while going:
             screen.poll()
@@ -107,13 +111,3 @@ def run_screen(screen: Screen) -> None:
                 drawn = lines
             going = all(map(screen.press, keys.pressed(TICK_SECONDS)))
     screen.leave()
-
-
-@contextlib.contextmanager
-def _interrupted_by(number: signal.Signals) -> Iterator[None]:
-    """Let a signal raise KeyboardInterrupt, as Ctrl-C does."""
-    before = signal.signal(number, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(number, before)

@@ -1,4 +1,4 @@
-"""How commands print what they find: as a table or as JSON, once or repeatedly."""
+"""How commands print what they find: as a table or as JSON, once or repeatedly, with commands that can be copied."""
 
 from __future__ import annotations
 
@@ -7,28 +7,52 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from app.cli.exact import exact, exactly
 from app.cli.layout import View, fitted
+from app.cures import PLACEHOLDERS, CommandLine
 from app.errors import Unreachable
 
 # Lines that go to a file or a pipe are never wrapped.
 UNLIMITED = 100_000
+# Where click's context keeps the command line.
+LINE = __name__
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
-interval = click.option(
-    "--interval",
-    type=click.FloatRange(0.2),
-    default=2.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="How often to look again.",
-)
+
+
+def has_read(options: str) -> None:
+    """Note the options that name the running command's configuration."""
+    if (context := click.get_current_context(silent=True)) is not None:
+        context.meta[LINE] = CommandLine(options)
+
+
+def exact(text: str) -> str:
+    """Return a text whose commands can be copied; they keep their placeholders if no configuration was read."""
+    context = click.get_current_context(silent=True)
+    return text if context is None else context.meta.get(LINE, PLACEHOLDERS).exact(text)
+
+
+def exactly(view: View) -> View:
+    """Return a view with exact problems, as JSON, too. All else may quote records, and stays as it is."""
+    ours = [heading == "?PROBLEM" for heading in view.columns]
+    if not any(ours):
+        return view
+    rows = [
+        [exact(cell) if own and isinstance(cell, str) else cell for own, cell in zip(ours, row, strict=True)]
+        for row in view.rows
+    ]
+    value = view.value and view.value | {"partitions": [*map(_exactly, view.value["partitions"])]}
+    return view._replace(rows=rows, value=value)
+
+
+def _exactly(partition: dict[str, Any]) -> dict[str, Any]:
+    return partition | {"problem": partition["problem"] and exact(partition["problem"])}
 
 
 def has_screen(*, as_json: bool) -> bool:
@@ -98,7 +122,14 @@ def progress(doing: str, total: int, unit: str = "offsets") -> Iterator[Callable
         yield step(doing, total)
 
 
+class Stdout(Console):
+    """A console that leaves a closed pipe to `reports_errors`: rich would exit with 1, which stands for findings."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
 def stdout() -> Console:
     """Return a console on stdout, as wide as the terminal, or else as good as any number."""
-    console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=UNLIMITED)
+    console = Stdout(highlight=False)
+    return console if console.is_terminal else Stdout(highlight=False, width=UNLIMITED)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing, suppress
 from functools import partial
 from itertools import islice
 from random import Random
 
 import click
 
-from app.cli.options import DURATION, TextParam, clients, configured, moment, parser_of, reasons_of, topics
+from app.cli.options import DURATION, PERCENT, TextParam, clients, configured, moment, parser_of, reasons_of, topics
 from app.cli.tables import as_json, print_json
 from app.config import Config
 from app.driver.clients import Clients
@@ -17,8 +18,8 @@ from app.errors import built
 from app.executor.parse import REFUSED, TOO_LARGE, parse
 from app.model import Partition
 from app.operate.lag import offsets_of
+from app.operate.outcomes import pairs
 from app.operate.resets import Goal, Target, chosen, resets
-from app.operate.tap import pairs
 from app.times import ago
 from parsers.flume import envelope
 
@@ -42,13 +43,7 @@ def _start(text: str) -> Target:
 @click.option("--last", type=DURATION, help="Start 2h ago; the same as --since '2h ago'.")
 @click.option("--offset", type=click.IntRange(0), help="Start at this offset of each partition.")
 @click.option("--reason", "reasons", multiple=True, help="Only records rejected for this reason; repeatable.")
-@click.option(
-    "--sample",
-    type=click.FloatRange(0, 100, min_open=True),
-    default=100.0,
-    metavar="PERCENT",
-    help="Only a random sample of them.",
-)
+@click.option("--sample", type=PERCENT, default=100.0, metavar="PERCENT", help="Only a random sample of them.")
 @click.option("--limit", type=click.IntRange(1), help="Stop after this many records.")
 @as_json
 def tap(
@@ -79,20 +74,15 @@ def tap(
         return 1
     new = "new " if target.goal is Goal.LATEST else ""
     click.echo(f"showing {new}records of {len(starts)} partitions; press Ctrl-C to stop", err=True)
-    batches = records(settings.kafka, settings.group_id).batches(starts)
     dice = Random()  # noqa: S311  # no secret depends on it
-    sampled = ([each for each in batch if dice.random() * 100 < sample] for batch in batches)
-    shown = (pair for batch in sampled for pair in pairs(batch, partial(parse, parser), wanted))
-    try:
+    with suppress(KeyboardInterrupt), closing(records(settings.kafka, settings.group_id).batches(starts)) as batches:
+        sampled = ([each for each in batch if dice.random() * 100 < sample] for batch in batches)
+        shown = (pair for batch in sampled for pair in pairs(batch, partial(parse, parser), wanted))
         for pair in islice(shown, limit):
             if as_json:
                 print_json(pair.as_json())
             else:
                 click.echo(str(pair))
-    except KeyboardInterrupt:
-        return 0
-    finally:
-        batches.close()
     return 0
 
 

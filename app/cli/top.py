@@ -9,14 +9,13 @@ from collections.abc import Sequence
 import click
 
 from app.cli.layout import UNKNOWN, View
-from app.cli.options import clients, configured
+from app.cli.options import clients, configured, interval
 from app.cli.screen import ESCAPE, Screen, run_screen
-from app.cli.tables import as_json, has_screen, interval, repeat
+from app.cli.tables import as_json, has_screen, repeat
 from app.config import Config
 from app.model import Pause
 from app.operate.lag import measure, notes
-from app.operate.top import ORDERS, Row, chosen, following, rows, summed
-from app.operate.watching import Look, WatchedLag
+from app.operate.watching import ORDERS, Look, Row, WatchedLag, chosen, following, rows, summed
 
 RATES = ("#RECORDS/S", "#DEAD/S", "#DEAD-%")
 COLUMNS = ("TOPIC", "#PARTITION", "#LAG", "#LAG-SECONDS", *RATES, "#CLOSES-IN-S", "?PROBLEM")
@@ -105,7 +104,9 @@ class TopScreen(Screen):
         found = chosen(every, self._order, self._text)
         footer = notes([each.at for each in every], look.pause).removeprefix("; ")
         view = View(COLUMNS, [_row(each) for each in found], None, footer=footer, spare=SPARE)
-        return (_totals(every), _trend(self._rates, width)), view, self._status(len(found), len(every))
+        most = f"  at most {max(self._rates)}" if self._rates else ""
+        trend = f"records/s {sparkline(self._rates, width - len(most) - 10)}{most}"
+        return (_totals(every), trend), view, self._status(len(found), len(every))
 
     def _status(self, shown: int, every: int) -> str:
         if self._typing:
@@ -119,11 +120,6 @@ def sparkline(values: Sequence[float], width: int) -> str:
     last = list(values)[-width:] if width > 0 else []
     most = max(last, default=0)
     return "".join(BARS[round(each / most * (len(BARS) - 1)) if most else 0] for each in last)
-
-
-def _trend(rates: Sequence[float], width: int) -> str:
-    most = f"  at most {max(rates)}" if rates else ""
-    return f"records/s {sparkline(rates, width - len(most) - 10)}{most}"
 
 
 def _totals(found: Sequence[Row]) -> str:

@@ -7,7 +7,7 @@ Each key is checked here on its own. Rules between keys are in `app.config.rules
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
@@ -73,6 +73,11 @@ class _Part(BaseModel):
 
     model_config = ConfigDict(frozen=True, validate_default=True)
 
+    @property
+    def options(self) -> dict[str, object]:
+        """The keys that are not declared."""
+        return dict(self.model_extra or {})
+
     @model_validator(mode="before")
     @classmethod
     def _with_sections(cls, value: object) -> object:
@@ -83,23 +88,14 @@ class _Part(BaseModel):
         return {name: {} for name, field in keys_of(cls).items() if keys_of(field.annotation)} | written
 
 
-class Section(_Part):
+class Section(_Part, extra="forbid", alias_generator=lambda name: name.replace("_", ".")):
     """A part whose keys are all declared; a key is its field's name with dots for underscores."""
 
-    model_config = ConfigDict(extra="forbid", alias_generator=lambda name: name.replace("_", "."))
 
-
-class Choice(_Part):
+class Choice(_Part, extra="allow"):
     """A part that chooses a plugin by `name`; every other key is one of the plugin's options."""
 
-    model_config = ConfigDict(extra="allow")
-
     name: str
-
-    @property
-    def options(self) -> dict[str, object]:
-        """The keys other than `name`."""
-        return dict(self.model_extra or {})
 
     @property
     def plugin(self) -> Plugin:
@@ -244,16 +240,10 @@ class Offsets(Section):
     )
 
 
-class FilterCondition(_Part):
+class FilterCondition(_Part, extra="allow"):
     """A field of the output, and a check with its parameter."""
 
-    model_config = ConfigDict(extra="allow")
-
     field: str = Field(description="a field of the parser's output")
-
-    @property
-    def check(self) -> dict[str, object]:
-        return dict(self.model_extra or {})
 
 
 class Filter(Section):
@@ -281,7 +271,7 @@ class Filter(Section):
         condition, does = (self.keep, "keep") if self.keep else (self.drop, "drop")
         assert condition is not None
         name = self.name or f"{does}-{condition.field}"
-        return FilterRule(name, condition.field, condition.check, does == "keep", self.limit)
+        return FilterRule(name, condition.field, condition.options, does == "keep", self.limit)
 
 
 class Lineage(Section):
@@ -448,7 +438,8 @@ def placed(keys: tuple[Any, ...], model: object = Config) -> tuple[Any, ...]:
     known, (first, *inner) = keys_of(model), keys
     if not known or not isinstance(first, str):
         return keys
-    if inner and _begins(longer := f"{first}.{inner[0]}", known, alone=first in known):
+    longer = f"{first}.{inner[0]}" if inner else first
+    if inner and (longer in known or (first not in known and any(each.startswith(f"{longer}.") for each in known))):
         return placed((longer, *inner[1:]), model)
     if first not in known and (name := next((each for each in known if first.startswith(f"{each}.")), "")):
         first, inner = name, [first.removeprefix(f"{name}."), *inner]
@@ -466,24 +457,14 @@ def is_value(keys: tuple[Any, ...]) -> bool:
     return not keys_of(model) and keys not in PROPERTY_SECTIONS
 
 
-def _begins(name: str, known: Iterable[str], *, alone: bool) -> bool:
-    """Return whether a declared name is this one or, unless its first part is one `alone`, begins with it."""
-    return name in known or (not alone and any(each.startswith(f"{name}.") for each in known))
-
-
 def path_of(key: str) -> tuple[str, ...]:
     """Split a full name into sections and a key."""
     return placed((key,))
 
 
-def holds_properties(keys: tuple[object, ...]) -> bool:
-    """Return whether a key is a section of properties or a property in one."""
-    return any(keys[: len(section)] == section for section in PROPERTY_SECTIONS)
-
-
 def is_property(keys: tuple[object, ...]) -> bool:
     """Return whether a key is a librdkafka or Spark property."""
-    return holds_properties(keys) and keys not in PROPERTY_SECTIONS
+    return any(len(keys) > len(each) and keys[: len(each)] == each for each in PROPERTY_SECTIONS)
 
 
 def duration(seconds: float) -> str:

@@ -15,7 +15,7 @@ import yaml
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from app.config.model import Config, declared, duration, holds_properties, keys_of, path_of
+from app.config.model import PROPERTY_SECTIONS, Config, declared, duration, is_property, keys_of, path_of
 from app.config.sources import Keys, Tree, full_name, origin_of
 from parsers.errors import nearest
 
@@ -46,12 +46,11 @@ def _sentence(detail: ErrorDetails, tree: Tree) -> str:
 
 def _shown(keys: Keys) -> str:
     """Return the name of a key; of one in a list as `parser.samples[0].line`."""
-    parts = (f"[{key}]" if _is_item(keys[: depth + 1]) else f".{key}" for depth, key in enumerate(keys))
+    parts = (
+        f"[{key}]" if isinstance(key, int) and _holds_sections(_annotation(keys[:depth])) else f".{key}"
+        for depth, key in enumerate(keys)
+    )
     return "".join(parts).removeprefix(".")
-
-
-def _is_item(keys: Keys) -> bool:
-    return isinstance(keys[-1], int) and _holds_sections(_annotation(keys[:-1]))
 
 
 def _declared_part(location: tuple[int | str, ...]) -> Keys:
@@ -95,15 +94,11 @@ def _annotation(keys: Keys) -> object:
 
 
 def _requirement(kind: str, context: dict[str, Any], annotation: object) -> str:
-    match kind:
-        case "greater_than_equal" if annotation is float:
-            return f"at least {duration(context['ge'])}"
-        case "less_than_equal" if annotation is float:
-            return f"at most {duration(context['le'])}"
-        case "greater_than_equal" | "less_than_equal" if annotation is int:
-            return f"{'at least' if 'ge' in context else 'at most'} {context.get('ge', context.get('le'))}"
-        case "model_type" | "dict_type":
-            return "a section with keys and values"
+    if kind in ("model_type", "dict_type"):
+        return "a section with keys and values"
+    for limit, words in (("ge", "at least"), ("le", "at most")):
+        if limit in context and annotation in (float, int):
+            return f"{words} {duration(context[limit]) if annotation is float else context[limit]}"
     return _form(annotation)
 
 
@@ -119,7 +114,7 @@ def _value(tree: Tree, keys: Keys) -> object:
 
 def _not(keys: Keys, value: object) -> str:
     """Quote the value as it was written, unless it may be secret."""
-    if holds_properties(keys) or keys[0] == "offsets":  # it may hold a password
+    if keys in PROPERTY_SECTIONS or is_property(keys) or keys[0] == "offsets":  # it may hold a password
         return ""
     if isinstance(value, str):
         is_duration = _annotation(keys) is float and value[:1].isdigit()
@@ -128,13 +123,11 @@ def _not(keys: Keys, value: object) -> str:
 
 
 def _form(annotation: object) -> str:
-    """Describe the values of a type."""
     if annotation in _WORDS:
         return _WORDS[annotation]
     if _holds_sections(annotation):
-        return (
-            f"a list of sections, such as [{{{', '.join(f'{key}: ...' for key in keys_of(get_args(annotation)[0]))}}}]"
-        )
+        keys = ", ".join(f"{key}: ..." for key in keys_of(get_args(annotation)[0]))
+        return f"a list of sections, such as [{{{keys}}}]"
     if get_origin(annotation) is tuple:
         return "a list of names, such as [a, b]"
     if choices := [*_choices(annotation)]:

@@ -39,7 +39,8 @@ def read(
     """Read and check all sources. Raises ConfigError with every problem, not only the first."""
     tree = gather(file, assignments, os.environ if environ is None else environ)
     if not tree.is_given:
-        raise ConfigError((f"there is none: name a file with -c or in {FILE_VARIABLE}, or write ./{FILE}",))
+        said = f"there is none: name a file with -c or in {FILE_VARIABLE}, or write ./{FILE}, as winnow init does"
+        raise ConfigError((said,))
     return Loaded(_checked_part(Config, tree, more_rules), tree.origins, file)
 
 

@@ -158,8 +158,11 @@ def _gives_a_secret_once(cluster: str, tree: Tree, kafka: Properties) -> Iterato
             yield f"{file} and {value} are both set: keep the file{tree.at(file, value)}"
 
 
-def _spark_is_not_overruled(tree: Tree, spark: Mapping[str, str]) -> Iterator[str]:
+def _sets_properties_of_spark(tree: Tree, spark: Mapping[str, str]) -> Iterator[str]:
     for name, value in spark.items():
+        if not name.startswith("spark."):
+            at = tree.at(f"spark.{name}")
+            yield f"spark.{name} is no property of Spark, whose names begin with spark: write spark.spark.{name}{at}"
         fixed = spark_properties.FIXED.get(name)
         if fixed and value != fixed.value:
             yield f"{name} must stay {fixed.value}: {fixed.reason}{tree.at(f'spark.{name}')}"
@@ -188,5 +191,5 @@ RULES = (
         for check in (_a_broker_is_named, _is_not_overruled, _is_a_plain_number, _gives_a_secret_once)
         for cluster in CLUSTERS
     ),
-    Rule(("spark",), _spark_is_not_overruled),
+    Rule(("spark",), _sets_properties_of_spark),
 )

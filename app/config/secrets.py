@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 import stat
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
 from app.config.model import PROPERTY_SECTIONS, Config
 from app.config.reading import Loaded
 from app.config.sources import Keys, full_name, origin_of, variable
-from app.secrets import JAVA_OPTIONS, MASK, SHORT, hint, shown_option, shown_property
+from app.secrets import JAVA_OPTIONS, MASK, SHORT, shown_option, shown_property
 
 PLUGINS = (("offsets", "store"), ("offsets", "mirrors"), ("parser",))
 """The sections that choose a plugin by `name`; `mirrors` is a list of them."""
@@ -72,11 +71,6 @@ def _hidden(value: Any, seen: Any) -> Iterator[str]:  # noqa: ANN401  # a part o
         yield from map(unquote, user_and_password)
 
 
-def misspelt(keys: Keys) -> str:
-    """Return a suggestion for an unknown librdkafka property; empty for any other key."""
-    return hint(keys[-1]) if keys[:-1] in PROPERTY_SECTIONS and keys[0] != "spark" else ""
-
-
 def exposed_secrets(loaded: Loaded) -> str:
     """
     Return a warning that names each secret in the file or an argument, and what to write instead.
@@ -89,13 +83,14 @@ def exposed_secrets(loaded: Loaded) -> str:
     tree = {"kafka": {}} | _tree(loaded.config)  # the most likely place comes first
     for keys in _doors((), tree, seen):
         origin = origin_of(keys, loaded.origins)
-        is_here = file is not None and origin.startswith(f"{file}:")
+        is_here = origin.startswith(f"{file}:")
         if is_here or origin.startswith(_ARGUMENT) or JAVA_OPTIONS.fullmatch(str(keys[-1])):
             found.append(f"{full_name(keys)} ({origin}): {_instead(keys)}")
             in_file |= is_here
     if not found:
         return ""
-    readers = f"; every user of this machine can read {file}: chmod 600 it" if in_file and _is_public(file) else ""
+    is_public = in_file and file is not None and file.stat().st_mode & stat.S_IROTH
+    readers = f"; every user of this machine can read {file}: chmod 600 it" if is_public else ""
     return f"secrets are stored where others may see them: {'; '.join(found)}{readers}"
 
 
@@ -129,7 +124,3 @@ def _instead(keys: Keys) -> str:
         case ("offsets", *_) if name == "url":
             return "remove the password from the URL, and use password.file: /path"
     return f"use {name}.file: /path"
-
-
-def _is_public(file: Path | None) -> bool:
-    return file is not None and bool(file.stat().st_mode & stat.S_IROTH)

@@ -6,6 +6,7 @@ Also writes one for a person to continue with: above each key stands the meaning
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 from collections.abc import Iterator, Mapping
@@ -15,11 +16,12 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from app.config.model import Config, declared, is_value
+from app.config.model import PROPERTY_SECTIONS, Config, declared, is_value
 from app.config.reading import Loaded
-from app.config.secrets import masked, misspelt
-from app.config.sources import DEFAULT, Origins, full_name
+from app.config.secrets import masked
+from app.config.sources import DEFAULT, Origins, full_name, leaves, named
 from app.cures import PLACEHOLDERS
+from app.secrets import hint
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 WIDTH = 100
@@ -41,16 +43,8 @@ class Value(NamedTuple):
 
 def values(loaded: Loaded) -> list[Value]:
     """Return every value, masked, with its origin."""
-    return list(_values(masked(loaded.config), loaded.origins))
-
-
-def _values(section: Mapping[str, Any], origins: Origins, outer: tuple[str, ...] = ()) -> Iterator[Value]:
-    for key, value in section.items():
-        keys = (*outer, str(key))
-        if isinstance(value, dict) and value and not is_value(keys):
-            yield from _values(value, origins, keys)
-        else:
-            yield Value(full_name(keys), value, origins.get(keys, DEFAULT))
+    shown = (leaf for key, value in masked(loaded.config).items() for leaf in leaves(value, (key,)))
+    return [Value(full_name(keys), value, loaded.origins.get(named(keys), DEFAULT)) for keys, value in shown]
 
 
 def options(loaded: Loaded) -> str:
@@ -99,26 +93,15 @@ def _lines(
             yield f"{indent}{flow(key)}:"
             yield from _lines(value, origins, keys, origin if is_value(keys) else DEFAULT)
         else:
-            meant = misspelt(keys)
+            meant = hint(key) if outer in PROPERTY_SECTIONS and outer != ("spark",) else ""
             yield f"{indent}{flow(key)}: {flow(value)}  # {origin}{meant and f'; {meant}'}"
 
 
 def flow(value: object) -> str:
     """Return a value as one line of YAML, so that a comment can follow."""
-    text = _dumped(value, quotes=None)
-    return text if len(text.splitlines()) == 1 else _dumped(value, quotes='"')
-
-
-def _dumped(value: object, quotes: str | None) -> str:
-    text = yaml.safe_dump(
-        [value],
-        default_flow_style=True,
-        default_style=quotes,
-        allow_unicode=True,
-        sort_keys=False,
-        width=float("inf"),
-    )
-    return text.strip()[1:-1]
+    style: dict[str, Any] = {"default_flow_style": True, "allow_unicode": True, "sort_keys": False, "width": math.inf}
+    text: str = yaml.safe_dump([value], **style).strip()[1:-1]
+    return text if len(text.splitlines()) == 1 else yaml.safe_dump([value], **style, default_style='"').strip()[1:-1]
 
 
 def commented(values: Mapping[str, Any], options: Mapping[str, str] = NO_MEANINGS) -> str:

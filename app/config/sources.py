@@ -153,7 +153,6 @@ def origin_of(keys: Keys, origins: Origins) -> str:
 
 
 def variable(keys: Keys) -> str:
-    """Return the environment variable for a key."""
     return ENV_PREFIX + "__".join(str(key).replace(".", "_").upper() for key in keys)
 
 
@@ -162,7 +161,7 @@ def _from_file(file: Path | None) -> Iterator[Entry]:
         return
     values, lines = _parsed(file)
     for key, value in values.items():
-        for keys, leaf in _leaves(value, (key,)):
+        for keys, leaf in leaves(value, (key,)):
             within = {each[len(keys) :]: f"{file}:{line}" for each, line in lines.items() if each[: len(keys)] == keys}
             yield Entry(placed(keys), leaf, within.pop(()), within)
 
@@ -271,13 +270,10 @@ def _twice(file: Path, node: yaml.Node | None, seen: set[int], keys: Keys = ()) 
 def _from_environment(environ: Mapping[str, str], prefix: str = ENV_PREFIX) -> Iterator[Entry]:
     for name in sorted(environ):
         if name.startswith(prefix):
-            keys = tuple(_dotted(part) for part in name.removeprefix(prefix).split("__"))
+            parts = name.removeprefix(prefix).split("__")
+            # `BOOTSTRAP_SERVERS` is `bootstrap.servers`; a name in mixed case (Spark's) keeps its case.
+            keys = tuple((part.lower() if part.isupper() else part).replace("_", ".") for part in parts)
             yield from _written(keys, environ[name], name)
-
-
-def _dotted(part: str) -> str:
-    """Write `BOOTSTRAP_SERVERS` as `bootstrap.servers`; a name in mixed case (Spark's) keeps its case."""
-    return (part.lower() if part.isupper() else part).replace("_", ".")
 
 
 def _from_assignments(assignments: Iterable[str]) -> Iterator[Entry]:
@@ -302,15 +298,15 @@ def _written(keys: Keys, text: str, origin: str) -> Iterator[Entry]:
         value = loader.construct_document(node) if node else None
     except (yaml.YAMLError, ValueError):
         value = text
-    for inner, leaf in _leaves(value, keys):
+    for inner, leaf in leaves(value, keys):
         yield Entry(placed(inner), leaf, origin)
 
 
-def _leaves(value: object, keys: Keys) -> Iterator[tuple[Keys, object]]:
+def leaves(value: object, keys: Keys) -> Iterator[tuple[Keys, object]]:
     """Yield what is merged with other sources: each value in a section, but a value that is a section as a whole."""
     if isinstance(value, dict) and value and not _is_whole(keys, value):
         for key, inner in value.items():
-            yield from _leaves(inner, (*keys, key))
+            yield from leaves(inner, (*keys, key))
     else:
         yield keys, value
 

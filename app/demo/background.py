@@ -10,7 +10,7 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Self
 
-from app.demo.verify import Verification, VerificationFailed, VerificationResult
+from app.demo.verify import NOTHING_SEEN, Verification, VerificationFailed, VerificationResult
 
 REPORT_SECONDS = 0.25
 
@@ -28,7 +28,7 @@ class BackgroundVerification:
         self._process = context.Process(target=_verify, args=(theirs, start), daemon=True)
         self._process.start()
         theirs.close()
-        self._latest: VerificationResult | None = None
+        self._latest = NOTHING_SEEN
         self.done = False
 
     def __enter__(self) -> Self:
@@ -38,8 +38,8 @@ class BackgroundVerification:
         self._process.kill()
         self._process.join()
 
-    def latest(self, seconds: float = 0) -> VerificationResult | None:
-        """Return the newest result, None before the first. Raises VerificationFailed if the process died."""
+    def latest(self, seconds: float = 0) -> VerificationResult:
+        """Return the newest result. Raises VerificationFailed if the process died."""
         try:
             while not self.done and self._ours.poll(seconds):
                 self._latest, seconds = self._ours.recv(), 0

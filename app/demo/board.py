@@ -58,7 +58,7 @@ class Board:
         if self._live:
             self._live.stop()
 
-    def show(self, done: int, seen: VerificationResult | None, *, ended: bool = False) -> None:
+    def show(self, done: int, seen: VerificationResult, *, ended: bool = False) -> None:
         if not ended:  # the speed between the last look and the end is unknown
             self._speed.add(done, time.monotonic())
         if not done and not ended:
@@ -68,22 +68,21 @@ class Board:
         else:
             self._report(done, seen)
 
-    def _drawn(self, done: int, seen: VerificationResult | None, *, ended: bool) -> Table | Group:
+    def _drawn(self, done: int, seen: VerificationResult, *, ended: bool) -> Table | Group:
         table = Table(title=self._title, title_justify="left", title_style="")
         for name in ("cleansed", "lag", "records/s", "fastest", "verified", "out", "dead letters"):
             table.add_column(name, justify="right")
-        out, dead = (seen.out, seen.dead) if seen else (0, 0)
         now = f"{self._speed.now:,.0f}" if done < self._records else "-"
         service = f"{done:,}", f"{self._records - done:,}", now, f"{self._speed.fastest:,.0f}"
-        table.add_row(*service, f"{out + dead:,}", f"{out:,}", f"{dead:,}")
-        for reason, count in sorted(seen.dead_by_reason.items(), key=lambda item: -item[1]) if seen else ():
+        table.add_row(*service, f"{seen.out + seen.dead:,}", f"{seen.out:,}", f"{seen.dead:,}")
+        for reason, count in sorted(seen.dead_by_reason.items(), key=lambda item: -item[1]):
             table.add_row("", "", "", "", "", "", f"[dim]{reason}[/] {count:,}")
-        if ended and out + dead < self._records:
+        if ended and seen.out + seen.dead < self._records:
             return Group(table, Spinner("dots", Text("the service has finished; verifying")))
         return table
 
-    def _report(self, done: int, seen: VerificationResult | None) -> None:
-        verified = seen.out + seen.dead if seen else 0
+    def _report(self, done: int, seen: VerificationResult) -> None:
+        verified = seen.out + seen.dead
         complete = verified == self._records
         if (done, verified) == self._reported or (time.monotonic() - self._line_at < LINE_SECONDS and not complete):
             return

@@ -1,20 +1,36 @@
-"""Generates raw lines at a steady rate, to try a deployment: into Kafka, or into a Flume agent's socket."""
+"""Sends generated lines to Kafka at once, or at a steady rate to try a deployment, also to a Flume agent's socket."""
 
 from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import count, cycle, islice
 
 import click
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from app.demo.lines import PRODUCER, QUEUED, TURN, GeneratedRecord, Recipe
+from app.demo.lines import GeneratedRecord, Recipe
 
 TICK_SECONDS = 0.1
 ENDLESS = 1 << 40
 CONNECT_SECONDS = 30
+FLUSH_SECONDS = 120
+TURN = 2_000
+"""The number of records that a partition gets before the next one."""
+QUEUED = 198_000
+PRODUCER: dict[str, str | int | float | bool] = {
+    "log_level": 0,
+    "compression.type": "lz4",
+    "enable.idempotence": True,
+    "linger.ms": 20,
+    "batch.size": 1_000_000,
+    "queue.buffering.max.messages": QUEUED + TURN,
+    "delivery.report.only.error": True,
+}
+
+Slices = Iterator[tuple[int, list[GeneratedRecord]]]
+"""Partitions, each with its next records."""
 
 
 @click.command()
@@ -33,6 +49,43 @@ def main(bootstrap: str | None, topic: str | None, flume: str | None, rate: int,
         raise click.UsageError("give --bootstrap and --topic, or --flume")
 
 
+def load(bootstrap: str, topic: str, recipe: Recipe, *, progress: Callable[[int], object] = lambda _: None) -> None:
+    """Produce a recipe's records to a new topic in order, so that each offset equals the sequence number."""
+    producer = Producer({**PRODUCER, "bootstrap.servers": bootstrap})
+    _send(producer, topic, bootstrap, _by_turns(recipe, progress), stamped=True)
+
+
+def _by_turns(recipe: Recipe, progress: Callable[[int], object]) -> Slices:
+    """Yield slices of the partitions in turn, so that all of them grow together; report the size of each."""
+    sources = [recipe.lines(partition) for partition in range(recipe.partitions)]
+    for _ in range(0, recipe.size(0), TURN):
+        for partition, source in enumerate(sources):
+            lines = list(islice(source, TURN))
+            yield partition, lines
+            progress(len(lines))
+
+
+def _send(producer: Producer, topic: str, bootstrap: str, slices: Slices, *, stamped: bool) -> None:
+    """Produce records with their timestamps or the current time, and wait until Kafka has all of them."""
+    failures: list[KafkaError] = []
+
+    def failed(error: KafkaError | None, _: Message) -> None:
+        if error:
+            failures.append(error)
+
+    for partition, lines in slices:
+        for begin in range(0, len(lines), TURN):
+            while len(producer) > QUEUED:
+                producer.poll(0.05)
+            for key, value, timestamp, _, _ in lines[begin : begin + TURN]:
+                at = timestamp if stamped else 0
+                producer.produce(topic, value, key, partition, on_delivery=failed, timestamp=at)
+        producer.poll(0)
+    if lost := producer.flush(FLUSH_SECONDS) + len(failures):
+        why = failures[0].str() if failures else f"no response within {FLUSH_SECONDS} s"
+        raise click.ClickException(f"{lost} lines did not reach {topic} at {bootstrap}: {why}")
+
+
 def to_kafka(bootstrap: str, topic: str, rate: int, seconds: float) -> None:
     producer = Producer({**PRODUCER, "bootstrap.servers": bootstrap})
     try:
@@ -41,22 +94,7 @@ def to_kafka(bootstrap: str, topic: str, rate: int, seconds: float) -> None:
         raise click.ClickException(f"Kafka is not responding at {bootstrap}: {error.args[0].str()}") from None
     if not partitions:
         raise click.ClickException(f"topic {topic!r} does not exist at {bootstrap}")
-    failures: list[KafkaError] = []
-
-    def failed(error: KafkaError | None, _: Message) -> None:
-        if error:
-            failures.append(error)
-
-    for number, lines in paced(partitions, rate, seconds):
-        for begin in range(0, len(lines), TURN):
-            while len(producer) > QUEUED:
-                producer.poll(0.05)
-            for line in lines[begin : begin + TURN]:
-                producer.produce(topic, line.value, line.key, number, on_delivery=failed)
-        producer.poll(0)
-    if lost := producer.flush(30) + len(failures):
-        why = failures[0].str() if failures else "no response"
-        raise click.ClickException(f"{lost} lines did not reach {topic} at {bootstrap}: {why}")
+    _send(producer, topic, bootstrap, paced(partitions, rate, seconds), stamped=False)
 
 
 def to_flume(address: str, rate: int, seconds: float) -> None:
@@ -79,7 +117,7 @@ def is_text(line: bytes) -> bool:
     return b"\n" not in line
 
 
-def paced(partitions: int, rate: int, seconds: float) -> Iterator[tuple[int, list[GeneratedRecord]]]:
+def paced(partitions: int, rate: int, seconds: float) -> Slices:
     """Yield a partition and its lines ten times a second, the partitions in turn."""
     recipe = Recipe(partitions=partitions, count=ENDLESS)
     sources = cycle([(number, recipe.lines(number)) for number in range(partitions)])

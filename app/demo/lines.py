@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, partial
 from io import BytesIO
@@ -12,23 +12,13 @@ from typing import NamedTuple
 
 import fastavro
 import numpy as np
-from confluent_kafka import KafkaError, Message, Producer
 
-from app.demo.faults import make_fault
-from app.demo.vocabulary import join, make_fields, make_gathertime, make_templates
+from app.demo.vocabulary import join, make_fault, make_fields, make_gathertime, make_templates
 
 POOL = 4096
 """The number of distinct lines, gather times and ports that a recipe combines."""
 CHUNK = 10_000
 LAST_DIGITS = [b"%04d" % number for number in range(CHUNK)]
-TURN = 2_000
-"""The number of records that a partition gets before the next one."""
-QUEUED = 198_000
-LOAD_SECONDS = 120
-
-
-class LoadFailed(Exception):
-    """Records could not be produced to the source topic."""
 
 
 class GeneratedRecord(NamedTuple):
@@ -47,9 +37,7 @@ class Recipe:
     The recipe of a source topic; the same recipe always makes the same records.
 
     Args:
-        partitions: the number of partitions.
-        count: the total number of records.
-        seed: the seed of the random lines.
+        count: the number of records of all partitions together.
         bad: the fraction of lines that must be rejected.
         enveloped: the fraction of lines inside Flume's Avro envelope; if 1, some rejects are broken envelopes.
         first_timestamp: the timestamp in ms of each partition's first record; each further one adds 1 ms.
@@ -102,52 +90,6 @@ class Recipe:
         if value is None or not (wanted or reason == "no_marker"):
             return value, reason
         return pool.headers[pick % len(pool.headers)] + LENGTHS[len(value)] + value, reason
-
-
-def load(bootstrap: str, topic: str, recipe: Recipe, *, progress: Callable[[int], None] = lambda _: None) -> None:
-    """Produce a recipe's records to a new topic in order, so that each offset equals the sequence number."""
-    failures: list[KafkaError] = []
-    producer = Producer({**PRODUCER, "bootstrap.servers": bootstrap})
-
-    def failed(error: KafkaError | None, _: Message) -> None:
-        if error:
-            failures.append(error)
-
-    produced = 0
-    for partition, lines in _by_turns(recipe):
-        while len(producer) > QUEUED:
-            producer.poll(0.05)
-        for key, value, timestamp, _, _ in lines:
-            producer.produce(topic, value, key, partition, on_delivery=failed, timestamp=timestamp)
-        produced += len(lines)
-        progress(produced)
-    unsent = producer.flush(LOAD_SECONDS)
-    if unsent or failures:
-        why = failures[0].str() if failures else f"no response within {LOAD_SECONDS} s"
-        message = f"{unsent + len(failures)} of {recipe.count} records did not reach {topic} at {bootstrap}: {why}"
-        raise LoadFailed(message)
-
-
-PRODUCER: dict[str, str | int | float | bool] = {
-    "log_level": 0,
-    "compression.type": "lz4",
-    "enable.idempotence": True,
-    "linger.ms": 20,
-    "batch.size": 1_000_000,
-    "queue.buffering.max.messages": QUEUED + TURN,
-    "delivery.report.only.error": True,
-}
-
-
-def _by_turns(recipe: Recipe) -> Iterator[tuple[int, list[GeneratedRecord]]]:
-    """Yield slices of the partitions in turn, so that all of them grow together."""
-    sources = {partition: recipe.lines(partition) for partition in range(recipe.partitions)}
-    while sources:
-        for partition, source in list(sources.items()):
-            if lines := list(islice(source, TURN)):
-                yield partition, lines
-            else:
-                del sources[partition]
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 import signal
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -18,20 +19,21 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message,
 from rich.console import Console
 from rich.progress import Progress
 
-from app.demo import lines
 from app.demo.background import BackgroundVerification
 from app.demo.board import Board
-from app.demo.feed import to_kafka
+from app.demo.feed import load, to_kafka
 from app.demo.lines import Recipe
 from app.demo.verify import CONSUMER, Verification, VerificationFailed, VerificationResult
 from app.embedded.broker import Broker
 from app.embedded.process import ManagedProcess
 from app.errors import NotUsable
-from app.events import STATUS_PAGE_UP
+from app.events import Event
 
 SOURCE, SINK, DEAD_LETTERS, GROUP = "raw-logs", "clean-logs", "raw-logs.dlq", "idc-cleansing"
 PARTITIONS = 8
 LOOK_SECONDS = 0.2
+OF_ANOTHER_SPARK = ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_PYTHON", "PYSPARK_SUBMIT_ARGS")
+"""Variables that name another Spark, its settings, or a Python that lacks Winnow."""
 
 console = Console()
 
@@ -59,7 +61,7 @@ def show(records: int, *, keep: bool, rate: int = 0) -> int:
                 )
     except VerificationFailed as error:
         raise NotUsable(str(error)) from error
-    return 0 if result.ok and ended == 0 else 1
+    return 1 if result.faults or ended else 0
 
 
 @contextmanager
@@ -76,7 +78,8 @@ def _broker(folder: Path) -> Iterator[tuple[Broker, Path]]:
 
 
 def _winnow(log: Path, *arguments: str) -> ManagedProcess:
-    return ManagedProcess([sys.executable, "-m", "app.cli", *arguments], log)
+    ours = {name: value for name, value in os.environ.items() if name not in OF_ANOTHER_SPARK}
+    return ManagedProcess([sys.executable, "-m", "app.cli", *arguments], log, environment=ours)
 
 
 def _configuration(folder: Path, bootstrap: str) -> Path:
@@ -97,7 +100,7 @@ def _configuration(folder: Path, bootstrap: str) -> Path:
 def _produce(broker: Broker, recipe: Recipe) -> None:
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         bar = progress.add_task("producing", total=recipe.count)
-        lines.load(broker.bootstrap, SOURCE, recipe, progress=lambda produced: progress.update(bar, completed=produced))
+        load(broker.bootstrap, SOURCE, recipe, progress=partial(progress.advance, bar))
     console.print(f"[bold]2[/] produced {recipe.count:,} raw lines to {SOURCE} ({recipe.partitions} partitions)")
 
 
@@ -105,24 +108,26 @@ def _cleanse(file: Path, broker: Broker, recipe: Recipe) -> tuple[VerificationRe
     """Run the service as a user would and verify its output meanwhile; return result, exit code and page."""
     console.print(f"[bold]3[/] winnow run -c {file} --until-end", soft_wrap=True)
     log = file.with_name("winnow.log")
+    # For the group's offsets. With read_committed, the request would wait while a transaction is about to commit one.
+    own = {"group.id": GROUP, "isolation.level": "read_uncommitted", "bootstrap.servers": broker.bootstrap}
     start = partial(Verification, broker.bootstrap, recipe, source=SOURCE, sink=SINK, dead_letters=DEAD_LETTERS)
     with (
         BackgroundVerification(start) as verification,
         _winnow(log, "run", "-c", str(file), "--until-end") as service,
-        closing(Committed(broker.bootstrap)) as committed,
+        Consumer({**CONSUMER, **own}) as consumer,
         Board(console, recipe.count, f"{SOURCE} ▶ {SINK}") as board,
     ):
-        page = ""
+        page, done = "", 0
         while (ended := service.poll()) is None:
             if not page and (page := page_in(log.read_text(errors="replace"))):
                 console.print(f"  status page: {page}", soft_wrap=True)
-            board.show(committed.total(), verification.latest(LOOK_SECONDS))
+            done = _committed(consumer, done)
+            board.show(done, verification.latest(LOOK_SECONDS))
         verification.finish()
-        done = committed.total()
+        done = _committed(consumer, done)
         while not verification.done:
             board.show(done, verification.latest(LOOK_SECONDS), ended=True)
         result = verification.latest()
-        assert result is not None  # verification is done
     if ended:
         tail = "\n".join(log.read_text(errors="replace").splitlines()[-20:])
         console.print(f"[red]the service exited with code {ended}:[/]\n{tail}", highlight=False)
@@ -131,36 +136,25 @@ def _cleanse(file: Path, broker: Broker, recipe: Recipe) -> tuple[VerificationRe
 
 def page_in(log: str) -> str:
     """Return the URL of the status page from the service's log; empty before it is logged."""
-    found = re.search(rf'"event": "{STATUS_PAGE_UP.name}".*"url": "([^"]+)"', log)
+    found = re.search(rf'"event": "{Event.STATUS_PAGE_UP.key}".*"url": "([^"]+)"', log)
     return found[1] if found else ""
 
 
-class Committed:
-    """Asks Kafka for the group's committed offsets without joining the group."""
-
-    def __init__(self, bootstrap: str) -> None:
-        # With read_committed, the request would wait while a transaction is about to commit an offset.
-        own = {"group.id": GROUP, "isolation.level": "read_uncommitted", "bootstrap.servers": bootstrap}
-        self._consumer = Consumer({**CONSUMER, **own})
-        self._total = 0
-
-    def total(self) -> int:
-        """Return their sum, or the last one while a new cluster's coordinators move: it is only displayed."""
-        partitions = [TopicPartition(SOURCE, number) for number in range(PARTITIONS)]
-        with suppress(KafkaException):
-            self._total = sum(max(0, place.offset) for place in self._consumer.committed(partitions, 30))
-        return self._total
-
-    def close(self) -> None:
-        self._consumer.close()
+def _committed(consumer: Consumer, last: int) -> int:
+    """Return the sum of the group's offsets, or the last one while a new cluster's coordinators move."""
+    partitions = [TopicPartition(SOURCE, number) for number in range(PARTITIONS)]
+    with suppress(KafkaException):  # the sum is only displayed
+        return sum(max(0, place.offset) for place in consumer.committed(partitions, 30))
+    return last
 
 
 def _print_result(result: VerificationResult, recipe: Recipe, broker: Broker) -> None:
-    right = "[green]equal[/]" if result.ok else f"[red]WRONG: {result.faults}[/]"
+    right = f"[red]WRONG: {result.faults}[/]" if result.faults else "[green]equal[/]"
+    lost, doubled, disordered = (result.faults.get(kind, 0) for kind in ("lost", "doubled", "out_of_order"))
     console.print("[bold]4[/] verified by a read_committed consumer that shares no code with Winnow:")
     console.print(
-        f"  in {recipe.count:,} = out {result.out:,} + dead letters {result.dead:,}: {right}; lost {result.lost}, "
-        f"doubled {result.doubled}, out of order {result.out_of_order}",
+        f"  in {recipe.count:,} = out {result.out:,} + dead letters {result.dead:,}: {right}; lost {lost}, "
+        f"doubled {doubled}, out of order {disordered}",
         soft_wrap=True,
     )
     console.print("\nthree cleansed lines:")

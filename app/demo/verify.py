@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -44,48 +44,32 @@ class VerificationFailed(Exception):
 @dataclass(frozen=True, slots=True)
 class VerificationResult:
     """
-    The result of a verification. The first four fields are counts; each of the others is a number of faults.
+    The result of a verification.
 
     Args:
-        records_in: records of the recipe.
-        out: those seen in the sink topic.
-        dead: those seen in the dead-letter topic.
+        out: the number of records seen in the sink topic.
+        dead: the number of records seen in the dead-letter topic.
         dead_by_reason: the dead letters by the reason in their headers.
-        lost: records seen in neither topic.
-        doubled: records seen more than once, in either topic.
-        out_of_order: records first seen after a later one of their source partition, within a partition of a topic.
-        wrong_value: cleansed lines, or original bytes of dead letters, that differ from the recipe.
-        wrong_topic: good lines among the dead letters, and bad lines in the sink.
-        wrong_partition: records of the sink not in source partition mod number of sink partitions.
-        wrong_timestamp: records whose timestamp differs from that of their source record.
-        wrong_header: dead letters whose headers lack their origin, the expected reason or a message.
-        foreign: records whose key belongs to no record of the recipe.
-        held_back: offsets that read_committed readers cannot reach because of an open transaction.
+        faults: the number of each kind; one without any is absent:
+            lost: records seen in neither topic.
+            doubled: records seen more than once, in either topic.
+            out_of_order: records first seen after a later one of their source partition, within a partition of a topic.
+            wrong_value: cleansed lines, or original bytes of dead letters, that differ from the recipe.
+            wrong_topic: good lines among the dead letters, and bad lines in the sink.
+            wrong_partition: records of the sink not in source partition mod number of sink partitions.
+            wrong_timestamp: records whose timestamp differs from that of their source record.
+            wrong_header: dead letters whose headers lack their origin, the expected reason or a message.
+            foreign: records whose key belongs to no record of the recipe.
+            held_back: offsets that read_committed readers cannot reach because of an open transaction.
     """
 
-    records_in: int
     out: int
     dead: int
     dead_by_reason: Mapping[str, int]
-    lost: int
-    doubled: int
-    out_of_order: int
-    wrong_value: int
-    wrong_topic: int
-    wrong_partition: int
-    wrong_timestamp: int
-    wrong_header: int
-    foreign: int
-    held_back: int
+    faults: Mapping[str, int]
 
-    @property
-    def faults(self) -> dict[str, int]:
-        return {each.name: number for each in fields(self)[4:] if (number := getattr(self, each.name))}
 
-    @property
-    def ok(self) -> bool:
-        """Whether every record came out once, in order and as expected."""
-        return not self.faults
+NOTHING_SEEN = VerificationResult(0, 0, {}, {})
 
 
 class Verification:
@@ -103,8 +87,9 @@ class Verification:
         self._ends = {(topic, number): -1 for topic, size in sizes.items() for number in range(size)}
         self._books = {b"%d" % number: _Book(recipe, number) for number in range(recipe.partitions)}
         self._last: dict[_Stream, int] = defaultdict(lambda: -1)
-        self._count: Counter[str] = Counter()
+        self._out = self._dead = 0
         self._reasons: Counter[str] = Counter()
+        self._faults: Counter[str] = Counter()
         self._consumer = Consumer({**CONSUMER, "bootstrap.servers": bootstrap})
         self._consumer.assign([Place(*place, OFFSET_BEGINNING) for place in self._ends])
 
@@ -147,10 +132,10 @@ class Verification:
 
     def result(self, held_back: int = 0) -> VerificationResult:
         """Return the current result. While the service runs, records that have not arrived count as lost."""
-        missing = self._recipe.count - self._count["out"] - self._count["dead"]
-        counts = {each.name: self._count[each.name] for each in fields(VerificationResult)}
-        known: dict[str, Any] = {"records_in": self._recipe.count, "lost": missing, "held_back": held_back}
-        return VerificationResult(**{**counts, **known, "dead_by_reason": dict(self._reasons)})
+        missing = self._recipe.count - self._out - self._dead
+        faults = {**self._faults, "lost": missing, "held_back": held_back}
+        found = {kind: count for kind, count in faults.items() if count}
+        return VerificationResult(self._out, self._dead, dict(self._reasons), found)
 
     def _note_end(self, message: Message, error: KafkaError) -> None:
         """Record how far a partition has been read. Connection errors without a topic resolve by themselves."""
@@ -177,13 +162,13 @@ class Verification:
         origin = [self._source.encode(), b"%d" % partition, b"%d" % sequence]
         told = [headers.get(name) for name in ("topic", "partition", "offset")]
         right = told == origin and reason == self._books[b"%d" % partition].reasons.get(sequence)
-        self._count["wrong_header"] += not (right and headers.get("exception.message"))
+        self._faults["wrong_header"] += not (right and headers.get("exception.message"))
 
     def _judge(self, stream: _Stream, rows: list[_Row]) -> None:
         """Compare a stream's new records with the book, as arrays."""
         topic, place, partition = stream
         if partition < 0:
-            self._count["foreign"] += len(rows)
+            self._faults["foreign"] += len(rows)
             return
         book, (sequences, hashes, timestamps) = self._books[b"%d" % partition], np.array(rows, np.int64).T
         first = book.tick(sequences)
@@ -191,14 +176,17 @@ class Verification:
         here = book.good[sequences] == is_sink
         highest = np.maximum.accumulate(np.concatenate(([self._last[stream]], sequences)))
         self._last[stream] = int(highest[-1])
-        self._count["out" if is_sink else "dead"] += _sum(first)
-        self._count["doubled"] += _sum(~first)
-        self._count["out_of_order"] += _sum(first & (sequences < highest[:-1]))
-        self._count["wrong_topic"] += _sum(~here)
-        self._count["wrong_value"] += _sum(here & (hashes != book.hashes[sequences]))
-        self._count["wrong_timestamp"] += _sum(timestamps != self._recipe.first_timestamp + sequences)
-        if is_sink and place != partition % self._sink_partitions:
-            self._count["wrong_partition"] += len(rows)
+        if is_sink:
+            self._out += _sum(first)
+            if place != partition % self._sink_partitions:
+                self._faults["wrong_partition"] += len(rows)
+        else:
+            self._dead += _sum(first)
+        self._faults["doubled"] += _sum(~first)
+        self._faults["out_of_order"] += _sum(first & (sequences < highest[:-1]))
+        self._faults["wrong_topic"] += _sum(~here)
+        self._faults["wrong_value"] += _sum(here & (hashes != book.hashes[sequences]))
+        self._faults["wrong_timestamp"] += _sum(timestamps != self._recipe.first_timestamp + sequences)
 
     def _watermarks(self, deadline: float) -> dict[tuple[str, int], int]:
         """Return the end of each partition, including open transactions; wait for a restarting broker."""

@@ -1,4 +1,4 @@
-"""The parts of good raw lines and their cleansed forms, for the demo and the tests."""
+"""The parts of raw lines: good ones with their cleansed forms, and others with the reason for their rejection."""
 
 from __future__ import annotations
 
@@ -31,6 +31,29 @@ IPV6 = (b"2001:db8::1", b"2001:DB8:0:1::a3f", b"fe80::d6ae:52ff:fe01:2", b"::1",
 DESTPORTS = (b"80",) * 12 + (b"443",) * 5 + (b"8080", b"0", b"65535", b"00080")
 BLANKS = (b"",) * 297 + (b" ", b"\t", b" \t ")
 ENDS = (b"",) * 46 + (b"\r\n",) * 2 + (b"\n", b"\r")
+
+PORT_FAULTS = (b"", b"65536", b"-1", b"8o", b"80.0", b"+80", b"1e3", b"9" * 20, "\uff18\uff10".encode(), b"8 0")
+ADDRESS_FAULTS = (
+    *(b"", b"256.1.1.1", b"01.2.3.4", b"1.2.3", b"1.2.3.4.5", b"1.2.3.4:80", b"a.b.c.d", b"1..3.4", b"1.2.3.-4"),
+    *(b"fe80::1%eth0", b"[::1]", b"1::2::3", b"12345::", b"1:2:3:4:5:6:7", b":::", b"g::1"),
+)
+FIELD_FAULTS: dict[str, tuple[int, tuple[bytes, ...]]] = {
+    "houseid": (HOUSEID, (b"", b"  ", b"\t")),
+    "gathertime": (
+        GATHERTIME,
+        (
+            *(b"", b"2017111213290", b"201711121329022", b"20171301000000", b"20171131000000", b"20170229000000"),
+            *(b"19000229000000", b"00000101000000", b"20171112240000", b"20171112136000", b"20171112132960"),
+            *(b"2017-11-12 13:", b"2017111213290x", b"-0171112132902", "\uff12\uff10171112132".encode()),
+        ),
+    ),
+    "srcip": (SRCIP, ADDRESS_FAULTS),
+    "destip": (DESTIP, ADDRESS_FAULTS),
+    "srcport": (SRCPORT, PORT_FAULTS),
+    "destport": (DESTPORT, PORT_FAULTS),
+    "illegal_character": (HOUSEID, (b"23|8", b"2\x018", b"2\t8", b"23\x7f", "机房".encode("gbk"), b"\xe6\x9c")),
+}
+"""For each reason, in order of precedence: the field and its invalid values."""
 
 
 def make_fields(dice: random.Random) -> list[bytes]:
@@ -112,3 +135,42 @@ def join(fields: list[bytes]) -> bytes:
 def with_end(line: bytes, dice: random.Random) -> bytes:
     """Return the line with a line ending as sockets leave them: mostly none."""
     return line + dice.choice(ENDS)
+
+
+def make_fault(fields: list[bytes], dice: random.Random) -> tuple[bytes | None, str]:
+    """Return a line that must be rejected, and the reason."""
+    reason = dice.choice(("empty", "no_marker", "field_count", *FIELD_FAULTS))
+    match reason:
+        case "empty":
+            return dice.choice((None, b"", b"\n", b"\r\n", b"\r")), reason
+        case "no_marker":
+            return _without_marker(fields, dice), reason
+        case "field_count":
+            return _with_wrong_count(fields, dice), reason
+    return with_end(join(_with_faults(fields, reason, dice)), dice), reason
+
+
+def _with_faults(fields: list[bytes], reason: str, dice: random.Random) -> list[bytes]:
+    """Insert one fault, and sometimes a second one of lower precedence that must not be reported."""
+    faulty, reasons = list(fields), list(FIELD_FAULTS)
+    later = dice.choice(reasons[reasons.index(reason) :])
+    for each in (later, reason) if dice.random() < 0.3 else (reason,):  # if both affect the same field, `reason` wins
+        field, values = FIELD_FAULTS[each]
+        faulty[field] = dice.choice(values)
+    return faulty
+
+
+def _without_marker(fields: list[bytes], dice: random.Random) -> bytes:
+    """Return a line with a cut marker, or a line of another format."""
+    line = join(fields)
+    cuts = (line[len(MARK) :], line[: -len(MARK)], line[1:], line[:-1], line[: -len(MARK) - 3])
+    others = (b'{"houseid": "238", "url": null}', b"- - [12/Nov/2017] GET /", b" ", b"\x00")
+    return dice.choice((*cuts, b",".join(fields)[:300] + b".", *others))
+
+
+def _with_wrong_count(fields: list[bytes], dice: random.Random) -> bytes:
+    """Return a line with markers but without exactly 15 fields."""
+    line = join(fields)
+    spaced = line.replace(SEPARATOR, MARK + b", " + MARK, 1)
+    wrong = (join(fields[:-1]), join([*fields, b""]), join(fields[:12]), join([b"x"]), line + b"\n" + line, spaced)
+    return with_end(dice.choice(wrong), dice)

@@ -35,9 +35,7 @@ def connected(config: Config, clients: Clients, say: Say) -> int:
 
 def _connected(config: Config, clients: Clients, say: Say) -> int:
     preflight = Preflight(config, clients)
-    diagnostics = preflight.rights()
-    _report(diagnostics, say)
-    if _refused(diagnostics):
+    if _refuses(preflight.rights(), say):
         return NotUsable.exit_code
     if preflight.release:
         say("ok", f"the brokers support the API of Kafka {preflight.release}")
@@ -48,24 +46,21 @@ def _connected(config: Config, clients: Clients, say: Say) -> int:
     for partition, offset_range in sorted(workload.ranges.items()):
         if partition not in troubles:
             say("ok", f"{partition}: starts at {offset_range.start}, {workload.lag(partition)} offsets behind")
-    if clients.placeholders is not None:
-        for name, partitions in clients.placeholders.lacking(workload.ranges).items():
+    if (placeholders := clients.placeholders_for(clients.offsets)) is not None:
+        for name, partitions in placeholders.lacking(workload.ranges).items():
             say("to do", f"{name}: Winnow will create {partitions} partitions on the sink's cluster, for offsets only")
     if (pause := clients.pauses.read()) is not None:
         say("paused", f"{pause}; to resume, run {RESUME}")
-    diagnostics = preflight.settings()
-    _report(diagnostics, say)
+    refused = _refuses(preflight.settings(), say)
     for error in troubles.values():
         say("blocked" if isinstance(error, Blocked) else "waits", error)
-    return NotUsable.exit_code if _refused(diagnostics) else 1 if troubles else 0
+    return NotUsable.exit_code if refused else 1 if troubles else 0
 
 
-def _report(diagnostics: Sequence[Diagnostic], say: Say) -> None:
+def _refuses(diagnostics: Sequence[Diagnostic], say: Say) -> bool:
+    """Say what was found; return whether the service would refuse to run."""
     for each in diagnostics:
         say(each.severity.value, each.error)
-
-
-def _refused(diagnostics: Sequence[Diagnostic]) -> bool:
     return any(each.severity is Severity.REFUSES for each in diagnostics)
 
 

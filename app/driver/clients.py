@@ -7,19 +7,10 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from app.cures import KafkaTools
+from app.driver.pause import PauseMark
 from app.errors import NotUsable
 from app.facts import BrokerFacts, TopicFacts
-from app.model import (
-    Assignment,
-    Destination,
-    FirstWaiting,
-    LastRead,
-    Partition,
-    Pause,
-    Receipt,
-    Topic,
-    Watermarks,
-)
+from app.model import Assignment, Destination, FirstWaiting, LastRead, Partition, Receipt, Topic, Watermarks
 from app.offsets.contract import OffsetStore, TransactionalOffsetStore
 from app.offsets.mirrors import Mirrors
 from app.runtime import REAL, Timings
@@ -43,6 +34,9 @@ class Topics(Protocol):
 
     def retention(self, name: str) -> float | None:
         """Return for how many seconds a topic keeps its records; None if unlimited, or if we may not read it."""
+
+    def cleanup_policy(self, name: str) -> str:
+        """Return `delete`, `compact` or both; empty if we may not read it."""
 
     def min_in_sync(self, name: str) -> int:
         """Return how many in-sync replicas a partition needs to accept records; 1 if we may not read it."""
@@ -80,22 +74,6 @@ class Fence(Protocol):
         """Fence as above and commit the offsets again, unless a later owner fences us first; return those reached."""
 
 
-class Pauses(Protocol):
-    """Reads and changes an operator's pause. A change raises Transient if its result is unknown, or NotAllowed."""
-
-    def read(self) -> Pause | None:
-        """Return the pause; None if the service is not paused."""
-
-    def set(self, pause: Pause) -> None:
-        """Pause the service."""
-
-    def renew(self) -> None:
-        """Store the pause again if it has not been ended."""
-
-    def clear(self) -> None:
-        """End the pause."""
-
-
 class InspectedCluster(Protocol):
     """What the preflight asks a cluster; see `app.driver.preflight`. Read-only."""
 
@@ -128,13 +106,6 @@ class Ages(Protocol):
         """Return the first record at or after each offset, for partitions that respond soon. Never raises."""
 
 
-class AgesUnknown:
-    """Ages of which none is known."""
-
-    def waiting(self, offsets: Mapping[Partition, int]) -> Mapping[Partition, FirstWaiting]:  # noqa: ARG002  # the protocol's
-        return {}
-
-
 class Cuts(Protocol):
     """Tells where logs were truncated."""
 
@@ -160,6 +131,7 @@ class Clients:
     Args:
         topics: the source topics.
         destinations: the sink and dead-letter topics, on the sink's cluster.
+        ages: None if no page shows them.
         placeholders: None if source and sink share a cluster.
         copies: the group's offsets in Kafka on the source's cluster, if the main store is another; else None.
         clusters: the clusters of source and sink for the preflight, often the same; None in tests.
@@ -171,14 +143,18 @@ class Clients:
     group: Group
     fence: Fence
     offsets: OffsetStore
-    pauses: Pauses
-    ages: Ages
+    pauses: PauseMark
+    ages: Ages | None
     cuts: Cuts
     mirrors: Mirrors = field(default_factory=Mirrors)
     placeholders: Placeholders | None = None
     copies: OffsetStore | None = None
     clusters: tuple[InspectedCluster, InspectedCluster] | None = None
     timings: Timings = REAL.timings
+
+    def placeholders_for(self, store: OffsetStore) -> Placeholders | None:
+        """Return what a store needs on the sink's cluster; None if its offsets are not in a group of Kafka."""
+        return self.placeholders if store.transactional else None
 
 
 class RunningRound(Protocol):

@@ -20,16 +20,15 @@ class Destinations:
 
     def undeliverable(self, partitions: Iterable[Partition]) -> dict[Partition, Undeliverable]:
         """Return the error of each source partition whose output cannot be delivered now."""
-        return dict(self._undeliverable(partitions))
-
-    def _undeliverable(self, partitions: Iterable[Partition]) -> Iterator[tuple[Partition, Undeliverable]]:
+        found: dict[Partition, Undeliverable] = {}
         topics = self._topics.source_topics(self._names, None, ()).values()
         refusing = {where: why for topic in topics for where, why in self._refusing(topic)}
         for each in partitions:
             wanted = {Partition(topic.name, number) for topic in topics for number in self._written(topic, each)}
             if reasons := [refusing[where] for where in sorted(wanted & refusing.keys())]:
                 cause = f"its output cannot be delivered: {' and '.join(reasons)}"
-                yield each, Undeliverable(each, cause, cure="restore the broker; the partition resumes on its own")
+                found[each] = Undeliverable(each, cause, cure="restore the broker; the partition resumes on its own")
+        return found
 
     def _refusing(self, topic: Topic) -> Iterator[tuple[Partition, str]]:
         if topic.behind:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
@@ -12,16 +12,14 @@ from typing import NamedTuple
 from app.cures import KafkaTools
 from app.errors import NotAllowed, NotUsable
 from app.facts import BrokerFacts, TopicFacts
-from app.model import Guarantee
+from app.model import UNLIMITED_MS, Guarantee, TimestampLimit
 
-UNLIMITED_MS = (1 << 63) - 1
 FEATURES = (
     ("OffsetFetch", 7, "stable offsets (KIP-447)", "2.5"),
     ("TxnOffsetCommit", 3, "transactions of a group (KIP-447)", "2.5"),
     ("InitProducerId", 3, "producers that recover from errors (KIP-360)", "2.5"),
 )
 """What transactions need: an API request, its version, its purpose, and the first Kafka release that has it."""
-TOPIC_IDS = ("Metadata", 10)
 RELEASES = (
     ("4.1", "Produce", 13),
     ("4.0", "Produce", 12),
@@ -65,30 +63,21 @@ class Diagnostic:
         return str(self.error)
 
 
-class Need(NamedTuple):
+def lacking(
+    kind: str, name: str, needed: Iterable[str], rights: frozenset[str] | None, tools: KafkaTools, *, without: str = ""
+) -> Iterator[Diagnostic]:
     """
-    Rights that Winnow needs.
+    Yield the needed rights that are missing; none if the broker does not report rights.
 
     Args:
         kind: `topic` or `group`.
-        name: the topic or group.
-        operations: the rights, as `kafka-acls` names them.
+        needed: the rights, as `kafka-acls` names them.
         without: what fails without the rights; empty if the service cannot run at all.
     """
-
-    kind: str
-    name: str
-    operations: tuple[str, ...]
-    without: str = ""
-
-
-def lacking(need: Need, rights: frozenset[str] | None, tools: KafkaTools) -> Iterator[Diagnostic]:
-    """Yield the needed rights that are missing; none if the broker does not report rights."""
-    missing = [each for each in need.operations if rights is not None and each not in rights]
+    missing = [each for each in needed if rights is not None and each not in rights]
     if missing:
-        without = f", so {need.without}" if need.without else ""
-        cause = f"Winnow lacks {' and '.join(missing)} on {need.kind} {need.name!r}{without}"
-        cure = tools.allow(missing, f"--{need.kind} {quote(need.name)}")
+        cause = f"Winnow lacks {' and '.join(missing)} on {kind} {name!r}" + (f", so {without}" if without else "")
+        cure = tools.allow(missing, f"--{kind} {quote(name)}")
         yield Diagnostic.warns(cause, cure) if without else Diagnostic.refuses(NotAllowed(cause, cure))
 
 
@@ -105,8 +94,7 @@ def without_features(brokers: BrokerFacts, guarantee: Guarantee) -> Iterator[Dia
             cause = f"a broker does not support {request} version {version}: {what}"
             cure = f"upgrade it to Kafka {since}, or set delivery.guarantee to at-least-once"
             yield Diagnostic.refuses(NotUsable(cause, cure))
-    request, version = TOPIC_IDS
-    if brokers.versions.get(request, 0) < version:
+    if brokers.versions.get("Metadata", 0) < 10:  # the first with topic ids
         cause = "a broker does not support topic ids, so a recreated topic looks like the old one"
         yield Diagnostic.warns(cause, "upgrade it to Kafka 2.8")
 
@@ -183,14 +171,14 @@ def of_limits(
     name, topic = sink
     if topic.setting("message.timestamp.type") == "LogAppendTime":
         return
-    before = int(topic.setting("message.timestamp.before.max.ms") or UNLIMITED_MS)
-    older = [source for source, facts in sources.items() if _retention_ms(facts) > before]
-    if before < UNLIMITED_MS and older:
+    limit = TimestampLimit.of(topic.settings or {}, "before")
+    older = [source for source, facts in sources.items() if limit and _retention_ms(facts) > limit.milliseconds]
+    if limit and older:
         cause = (
-            f"the sink {name!r} rejects records older than {_span(before)} (message.timestamp.before.max.ms), but "
+            f"the sink {name!r} rejects records older than {_span(limit.milliseconds)} ({limit.setting}), but "
             f"{_named(older)} keeps older ones: they become dead letters with the reason refused"
         )
-        yield Diagnostic.warns(cause, tools.configure(name, f"message.timestamp.before.max.ms={UNLIMITED_MS}"))
+        yield Diagnostic.warns(cause, tools.configure(name, f"{limit.setting}={UNLIMITED_MS}"))
 
 
 def of_sizes(

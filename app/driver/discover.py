@@ -11,7 +11,7 @@ from app.driver.clients import Clients
 from app.driver.destinations import Destinations
 from app.driver.newcomers import Newcomers
 from app.driver.owners import Owners
-from app.driver.starting_offsets import PartitionOffsets, StartPolicy, cut_of, decide, rewound, skipped
+from app.driver.starting_offsets import Offsets, PartitionOffsets, StartPolicy, cut_of, decide
 from app.driver.workload import Committed, SourceOffsets, Workload
 from app.errors import Blocked, Leaderless, TopicGone, Unreachable
 from app.model import (
@@ -31,8 +31,8 @@ from app.offsets.metadata import OffsetMetadata
 from app.runtime import REAL, Runtime
 
 # How long a partition that a task found blocked is left out of plans unless its offset moves. If it failed again, that
-# would cost all partitions a rebalance.
-BLOCKED_SECONDS = 60.0
+# would cost all partitions a rebalance. WinnowPartitionBlocked must see it for a minute, in scrapes a minute apart.
+BLOCKED_SECONDS = 120.0
 # Why a known partition is gone, and the cure.
 SHRUNK = "its topic was recreated with fewer partitions", "restart Winnow to forget this partition"
 DELETED = "its topic no longer exists", "recreate the topic, or remove it from source.topics"
@@ -66,7 +66,7 @@ class Discovery:
         self._cuts: dict[Partition, tuple[CommittedOffset, int]] = {}
         """Where a partition ended below its committed offset; valid until that offset is set."""
         self._newcomers = Newcomers(config, clients.copies)
-        self._last_seen: Mapping[Partition, PartitionOffsets] = {}
+        self._last_seen: Offsets = {}
         self._planned: Committed = {}
         """The committed offsets at the last plan."""
 
@@ -81,37 +81,32 @@ class Discovery:
             TopicMissing, ForeignMember, ForeignSink, Superseded, NotAllowed: an operator must act.
         """
         found = self._source_offsets(stable=stable)
-        offsets = found.offsets
-        self._remember(offsets)
+        self._remember(found.offsets)
         self._forget_gone(found.committed.keys())
-        self._ask_for_cuts(offsets)
+        offsets = self._with_known_cuts(found.offsets)
+        unreadable = frozenset(found.committed) - offsets.keys()
         starts = self._starts(offsets)
         ranges: dict[Partition, OffsetRange] = {}
-        blocked: dict[Partition, Blocked] = {each: Leaderless(each) for each in sorted(found.unreadable)}
+        blocked: dict[Partition, Blocked] = {each: Leaderless(each) for each in sorted(unreadable)}
         blocked.update(self._gone(found.committed.keys()))
         for partition, at in offsets.items():
             try:
                 ranges[partition] = self._decide(at, starts)
             except Blocked as error:
                 blocked[partition] = error
-        self._clients.mirrors.put_all(_readable(found.committed))
-        lost = {each: skipped(offsets[each], ranges[each], self._cut(offsets[each])) for each in ranges}
-        again = {each: rewound(offsets[each], ranges[each]) for each in ranges}
         fenced = self._fenced & offsets.keys() - self.takeover.taken.keys()
         owners = {each: self._committer_since_plan(each, found.committed[each]) for each in fenced}
         self._fenced.clear()
         self._planned = found.committed
         return Workload(
             offsets,
-            found.unreadable,
+            unreadable,
             self._destinations.undeliverable(ranges),
             self.owners.rival,
             self._clients.mirrors.status,
             found.committed,
             ranges=ranges,
             blocked=blocked,
-            skipped={each: span for each, span in lost.items() if span},
-            rewound={each: span for each, span in again.items() if span},
             fenced=owners,
         )
 
@@ -119,11 +114,6 @@ class Discovery:
         """Return the other run that has committed since the last plan; older commits do not say who fences us now."""
         by = OffsetMetadata.of(at).owner
         return None if by == self.owner or at == self._planned.get(partition) else by
-
-    def _is_set_since_plan(self, at: PartitionOffsets) -> bool:
-        """Whether an operator has set the offset since the last plan, perhaps to itself: only that names no run."""
-        known = at.partition in self._planned
-        return known and self._committer_since_plan(at.partition, at.committed) == NOBODY
 
     @property
     def partitions(self) -> KeysView[Partition]:
@@ -146,7 +136,6 @@ class Discovery:
         last_known = {each: self._last_seen[each] for each in found.unreadable & self._last_seen.keys()}
         offsets = {**last_known, **found.offsets}
         self._remember(offsets)
-        self._clients.mirrors.put_all(_readable(found.committed))
         undeliverable = self._destinations.undeliverable(offsets)
         mirrors = self._clients.mirrors.status
         return SourceOffsets(offsets, found.unreadable, undeliverable, self.owners.rival, mirrors, found.committed)
@@ -171,7 +160,7 @@ class Discovery:
                     self._reported[receipt.partition] = CommittedOffset(receipt.end, receipt.metadata)
                 self._had_offset_in[receipt.partition] = metadata.topic_id
 
-    def _remember(self, offsets: Mapping[Partition, PartitionOffsets]) -> None:
+    def _remember(self, offsets: Offsets) -> None:
         self._last_seen = offsets
         for partition, at in offsets.items():
             if at.committed is not None and (cut := self._cut(at)) is not None:
@@ -192,14 +181,24 @@ class Discovery:
         self._newcomers.forget(gone)
         self.owners.forget(gone)
 
-    def _ask_for_cuts(self, offsets: Mapping[Partition, PartitionOffsets]) -> None:
-        """Ask Kafka where each truncated log was cut. Since it was last seen, it may have grown or been cut again."""
+    def _with_known_cuts(self, offsets: Offsets) -> Offsets:
+        """
+        Ask Kafka where each truncated log was cut. Since it was last seen, it may have grown or been cut again.
+
+        Leave out the partitions for which Kafka does not tell.
+        """
+        known = dict(offsets)
         for partition, at in offsets.items():
             if at.committed is None or (cut := self._cut(at)) is None:
                 continue
             last = OffsetMetadata.of(at.committed).read
-            if last is not None and (found := self._clients.cuts.find(partition, last)) is not None:
-                self._cuts[partition] = at.committed, min(cut, found)
+            try:
+                found = None if last is None else self._clients.cuts.find(partition, last)
+            except Unreachable:
+                del known[partition]
+            else:
+                self._cuts[partition] = at.committed, cut if found is None else min(cut, found)
+        return known
 
     def _cut(self, at: PartitionOffsets) -> int | None:
         committed, cut = self._cuts.get(at.partition, (None, None))
@@ -226,6 +225,7 @@ class Discovery:
         }
         self._newcomers.record(committed, topics)
         self.owners.observe(committed)
+        self._clients.mirrors.put_all({each: at for each, at in committed.items() if at and not at.corrupt})
         self._had_offset_in |= {
             each: OffsetMetadata.of(at).topic_id or topics[each.topic].id
             for each, at in committed.items()
@@ -266,7 +266,7 @@ class Discovery:
             gone[partition] = TopicGone(partition, cause, cure=cure)
         return gone
 
-    def _starts(self, offsets: Mapping[Partition, PartitionOffsets]) -> Mapping[Partition, int]:
+    def _starts(self, offsets: Offsets) -> Mapping[Partition, int]:
         """
         Return where partitions without an offset start if `starting.offsets` is latest or a time.
 
@@ -313,17 +313,15 @@ class Discovery:
             return
         error, until = self._blocked[at.partition]
         stands = at.committed is None or at.next_offset(0) == error.offset
-        if stands and not self._is_set_since_plan(at) and self._runtime.monotonic() < until:
+        # An offset that changed since the last plan and names no run was set by an operator, perhaps to itself.
+        is_set = at.partition in self._planned and self._committer_since_plan(at.partition, at.committed) == NOBODY
+        if stands and not is_set and self._runtime.monotonic() < until:
             raise error
         del self._blocked[at.partition]
 
 
 def _is_outside(committed: CommittedOffset | None, marks: Watermarks) -> bool:
     return committed is not None and not marks.log_start <= committed.offset <= marks.high_watermark
-
-
-def _readable(committed: Committed) -> dict[Partition, CommittedOffset]:
-    return {partition: at for partition, at in committed.items() if at is not None and not at.corrupt}
 
 
 def blocked_by(receipt: Receipt) -> Blocked:

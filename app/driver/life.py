@@ -23,11 +23,12 @@ class Sight:
         if anew or self._began is None:
             self._began = self.now()
 
-    def is_lost(self) -> None:
+    def lose(self) -> None:
+        """Record that Kafka is not responding: until it does, no run counts as silent or absent."""
         self._began, self.was_lost = None, True
 
     def waited(self, since: float) -> None:
-        """Record an answer for which we have waited since then: nothing was seen meanwhile."""
+        """Record an answer for which we have waited since then: we saw nothing, and other runs may have waited, too."""
         now = self.now()
         self.took = now - since
         if self._began is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from enum import Enum, auto
 
 from app.cures import RESET_TO_CURRENT
 from app.driver.life import Life, Sight
@@ -20,17 +19,6 @@ STALE_SECONDS = 1.0
 TO_WORK_BESIDE = "stop it, or wait for it with --stand-by; to take over from it, give this run a larger generation"
 
 
-class Equals(Enum):
-    """How this run treats other runs of its generation."""
-
-    REPLACED = auto()
-    """The latest run works."""
-    GO_FIRST = auto()
-    """This run works once the others are gone."""
-    REFUSED = auto()
-    """This run works only if there are no others."""
-
-
 class Owners:
     """
     Watches for another run with the same group: the two would split the records or fight over them.
@@ -41,13 +29,16 @@ class Owners:
     def __init__(self, me: Owner, group: str, runtime: Runtime) -> None:
         self._me = me
         self._group = group
-        self._sight = Sight(runtime.monotonic)
+        self.sight = Sight(runtime.monotonic)
         self._looks = 0
         self._seen: dict[Partition, CommittedOffset | None] = {}
         self._timings = runtime.timings
-        self._rival, self._rivals = NOBODY, Life(self._sight, self._timings.gone)
-        self.takeover = Takeover(me, self._sight, self._timings.gone)
-        self._equals = Equals.REPLACED
+        self._rival, self._rivals = NOBODY, Life(self.sight, self._timings.gone)
+        self.takeover = Takeover(me, self.sight, self._timings.gone)
+        self.stands_by = False
+        """Whether this run yields to every other one of its generation, even to one that started earlier."""
+        self._refuses = False
+        """Whether it does not work at all if there is one."""
         self._must_look_for = 0.0
         self._named = False
         """Whether an offset has ever named another run."""
@@ -61,7 +52,7 @@ class Owners:
             Superseded: a later run of this generation is active, and this run does not stand by.
             ServiceRuns: a run of this generation is active, and this run was to refuse that.
         """
-        self._sight.opens(anew=self._looks < LOOKS_AT_LEFTOVERS)  # what moves until then is no sign
+        self.sight.opens(anew=self._looks < LOOKS_AT_LEFTOVERS)  # what moves until then is no sign
         moved = {
             partition: OffsetMetadata.of(committed).owner
             for partition, committed in offsets.items()
@@ -73,7 +64,8 @@ class Owners:
                 raise self._foreign_sink(partition, owner)
         self.takeover.observe(moved)
         known = moved.keys() & self._seen.keys() if self._looks >= LOOKS_AT_LEFTOVERS else set()
-        self._check_rivals({owner for partition in known if self._is_equal(owner := moved[partition])})
+        others = {moved[partition] for partition in known} - {NOBODY, self._me}
+        self._check_rivals({owner for owner in others if owner.generation == self._me.generation})
         self._seen |= offsets
         self._looks += 1
 
@@ -82,31 +74,18 @@ class Owners:
         for each in partitions:
             self._seen.pop(each, None)
 
-    def waited(self, since: float) -> None:
-        """Record an answer for which we have waited since then: another run may have waited for the same."""
-        self._sight.waited(since)
-
-    def lose_sight(self) -> None:
-        """Record that Kafka is not responding: until it does, no run counts as silent or absent."""
-        self._sight.is_lost()
-
     def look_before_work(self, commit_seconds: float, *, refuse: bool) -> None:
         """
         Wait until other runs of this generation are gone, or with `refuse` do not work at all if there is one.
 
         A busy partition commits every `commit_seconds`.
         """
-        self._equals = Equals.REFUSED if refuse else Equals.GO_FIRST
+        self.stands_by, self._refuses = True, refuse
         self._must_look_for = self._timings.signs_of_life(commit_seconds)
 
     def work(self) -> None:
         """Replace other runs of this generation from now on."""
-        self._equals = Equals.REPLACED
-
-    @property
-    def stands_by(self) -> bool:
-        """Whether this run yields to every other one of its generation, even to one that started earlier."""
-        return self._equals is not Equals.REPLACED
+        self.stands_by = self._refuses = False
 
     @property
     def must_look(self) -> bool:
@@ -118,35 +97,23 @@ class Owners:
 
         After an outage, a run that is alive may take as long to commit again as one that is silent counts as alive.
         """
-        seconds = self._timings.gone if self._sight.was_lost else self._must_look_for
-        too_soon = self._sight.seconds() < seconds if self._named else self._is_stale
-        return self.stands_by and too_soon
-
-    @property
-    def _is_stale(self) -> bool:
-        return self._looks < LOOKS_AT_LEFTOVERS and self._sight.took >= STALE_SECONDS
-
-    @property
-    def goes_first(self) -> Owner | None:
-        """The run of this generation that we yield to; None if there is none or we do not stand by."""
-        return self.rival if self.stands_by else None
+        seconds = self._timings.gone if self.sight.was_lost else self._must_look_for
+        is_stale = self._looks < LOOKS_AT_LEFTOVERS and self.sight.took >= STALE_SECONDS
+        return self.stands_by and (self.sight.seconds() < seconds if self._named else is_stale)
 
     @property
     def rival(self) -> Owner | None:
         """Another active run of this generation, a later one only while we stand by; None if there is none."""
         return self._rival if self._rivals.goes_on else None
 
-    def _is_equal(self, owner: Owner) -> bool:
-        return owner not in (NOBODY, self._me) and owner.generation == self._me.generation
-
     def _check_rivals(self, others: set[Owner]) -> None:
         self._rivals.observe(sign=bool(others))
         if not others:
             return
         self._rival = max(others)
-        if self._equals is Equals.REFUSED:
+        if self._refuses:
             raise ServiceRuns(f"{self._rival} works for group {self._group!r}", TO_WORK_BESIDE)
-        if self._rival > self._me and self._equals is Equals.REPLACED:
+        if self._rival > self._me and not self.stands_by:
             msg = f"a later run of the service works for group {self._group!r}: {self._rival}; this run is {self._me}"
             raise Superseded(
                 msg, "stop one of them, or give it another group.id; to take over, give it a larger generation"

@@ -21,7 +21,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from urllib.parse import quote, unquote
 
 from app.config import Config
-from app.driver.round import CHECKS
+from app.driver.plan import CHECKS
 from app.errors import NotAllowed, PartitionError, WinnowError
 from app.headers import whole_number
 from app.model import CommittedOffset, Guarantee, Partition, Pause
@@ -34,7 +34,11 @@ AGAIN_SECONDS = 300.0
 
 
 class PauseMark:
-    """Reads and changes the mark, which is in `store` for the sink and for the service's other topics."""
+    """
+    Reads and changes the mark, which is in `store` for the sink and for the service's other topics.
+
+    A change raises Transient if its result is unknown, or NotAllowed.
+    """
 
     def __init__(
         self, store: OffsetStore, sink: str, others: Iterable[str], clock: Callable[[], float] = time.monotonic
@@ -46,7 +50,7 @@ class PauseMark:
         self._known: Pause | None = None
 
     def read(self) -> Pause | None:
-        """Return the pause, or the last one read if Kafka denies access."""
+        """Return the pause, None if there is none; if Kafka denies access, as last read."""
         if self._clock() < self._forbidden_until:
             return self._known
         try:
@@ -80,6 +84,7 @@ class PauseMark:
             raise failures[0]
 
     def renew(self) -> None:
+        """Store the pause again if it has not been ended."""
         if (pause := self._stored()) is not None:
             self._mark(self._others, pause)
             if self._stored() is None:

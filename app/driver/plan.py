@@ -5,13 +5,19 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Mapping, Sequence
 
-from app.model import OffsetRange, Partition
+from app.model import Guarantee, OffsetRange, Partition
 
+# The length of a round in checks. Each round renews the offsets of idle partitions. Without transactions a round cannot
+# end early without doing work twice, so it is short.
+CHECKS = {Guarantee.EXACTLY_ONCE: 60, Guarantee.AT_LEAST_ONCE: 3}
 # The load of an idle partition: its lane, producer and commits are not free.
 IDLE_LOAD = 1_000
+Tasks = Sequence[Sequence[OffsetRange]]
+Loads = Mapping[Partition, int]
+"""For each partition a number of records: its expected work, its lag, or what was done."""
 
 
-def plan(ranges: Iterable[OffsetRange], loads: Mapping[Partition, int], slots: int) -> list[tuple[OffsetRange, ...]]:
+def plan(ranges: Iterable[OffsetRange], loads: Loads, slots: int) -> list[tuple[OffsetRange, ...]]:
     """
     Spread partitions over at most `slots` tasks, every partition exactly once, balanced by load.
 
@@ -32,10 +38,10 @@ def plan(ranges: Iterable[OffsetRange], loads: Mapping[Partition, int], slots: i
     return [tuple(task) for task in tasks]
 
 
-def heaviest(tasks: Iterable[Sequence[OffsetRange]], loads: Mapping[Partition, int]) -> int:
+def heaviest(tasks: Tasks, loads: Loads) -> int:
     """Return the load of the busiest task."""
     return max(sum(_load(offset_range, loads) for offset_range in task) for task in tasks)
 
 
-def _load(offset_range: OffsetRange, loads: Mapping[Partition, int]) -> int:
+def _load(offset_range: OffsetRange, loads: Loads) -> int:
     return loads.get(offset_range.partition, 0) + IDLE_LOAD

@@ -12,7 +12,7 @@ from app.config import Config
 from app.cures import KafkaTools
 from app.driver import diagnostics
 from app.driver.clients import Clients, InspectedCluster
-from app.driver.diagnostics import ClockReading, Diagnostic, Need, Severity
+from app.driver.diagnostics import ClockReading, Diagnostic, Severity
 from app.driver.pause import GROUP
 from app.errors import NotUsable, TopicMissing
 from app.facts import BrokerFacts, TopicFacts
@@ -21,14 +21,11 @@ from app.runtime import REAL, Runtime
 
 PARTITIONS = 8
 """The suggested number of partitions for a new topic, if nothing says how many it needs."""
+READ = ("Describe", "Read")
 UNKNOWN_LIMITS = "its limits on records are unknown until it rejects one"
 UNKNOWN_RETENTION = "no metric or alert tells when retention is about to delete unread records"
-UNREAD_SOURCE = "its partitions are not read"
-NO_ROOM = "the source partitions that it does not have are blocked until somebody adds them"
 UNREAD = "winnow pause, winnow audit and winnow dlq do not work"
-UNPAUSED = "winnow pause does not work"
-UNCOPIED = "tools that monitor lag on that cluster see no offsets"
-UNKNOWN_BROKERS = "transaction.max.timeout.ms and offsets.retention.minutes are unknown"
+NO_ROOM = "the source partitions that it does not have are blocked until somebody adds them"
 
 
 class Preflight:
@@ -39,7 +36,7 @@ class Preflight:
         self._clients = clients
         self._clock = runtime.wall_clock
         self._exactly_once = config.delivery_guarantee is Guarantee.EXACTLY_ONCE
-        self._in_kafka = config.offsets.store.name == "kafka"
+        self._in_kafka = clients.offsets.transactional
         self._two = bool(config.placeholder)
         self._brokers = BrokerFacts()
         """The brokers of the sink's cluster."""
@@ -61,56 +58,52 @@ class Preflight:
         self._brokers = sink.brokers()
         self._clocks = self._read_clocks(sink)
         yield from diagnostics.without_features(self._brokers, self._config.delivery_guarantee)
-        topics = self._topics = sorted(self._sources())
+        named, pattern = self._config.source.topics, self._config.source.topics_pattern
+        topics = self._topics = sorted(named if pattern is None else self._clients.topics.matching(pattern))
         sources = source.topics(topics)
         by_key = {"sink.topic": self._config.sink.topic, "dead.letters.topic": self._config.dead_letters.topic}
         if self._two:
             placeholder = self._config.placeholder if self._in_kafka else ""
             yield from diagnostics.of_clusters((source.id(), sink.id()), topics, by_key, placeholder)
         # A topic found only by the pattern may belong to others; the service runs without it.
-        unread = UNREAD_SOURCE if self._config.source.topics_pattern else ""
-        yield from _of_topics(source, sources, (_reads(each, unread) for each in topics))
-        settings = (Need("topic", each, ("DescribeConfigs",), UNKNOWN_RETENTION) for each in topics)
-        yield from _of_topics(source, sources, settings)
-        if self._two:
+        unread = "its partitions are not read" if pattern else ""
+        yield from _of_topics(source, sources, topics, READ, unread)
+        yield from _of_topics(source, sources, topics, ["DescribeConfigs"], UNKNOWN_RETENTION)
+        if self._two and self._in_kafka:
             placeholders = [self._config.placeholder.format(topic=each) for each in topics]
             yield from diagnostics.of_placeholders(placeholders, by_key)
             found = sink.topics(sorted(placeholders))
-            yield from _of_topics(sink, found, map(_reads, placeholders))
+            yield from _of_topics(sink, found, placeholders, READ)
             growing = {
                 name
                 for topic, name in zip(topics, placeholders, strict=True)
                 if topic in sources and name in found and 0 < found[name].partitions < sources[topic].partitions
             }
-            yield from _of_topics(sink, found, (Need("topic", each, ("Alter",), NO_ROOM) for each in sorted(growing)))
-            yield from _of_group(source, Need("group", self._config.group_id, ("Describe",)))
-            yield from _of_group(source, Need("group", self._config.group_id, ("Read",), UNCOPIED))
+            yield from _of_topics(sink, found, sorted(growing), ["Alter"], NO_ROOM)
+        group = self._config.group_id
+        if self._two:
+            yield from _of_group(source, group, ["Describe"])
+            yield from _of_group(source, group, ["Read"], "tools that monitor lag on that cluster see no offsets")
         names = self._config.sink.topic, self._config.dead_letters.topic
         written = sink.topics(sorted(names))
-        yield from _of_topics(sink, written, (need for name in names for need in self._writes(name)))
+        # If an outage leaves a commit unanswered, the output itself shows whether it succeeded. Without the right to
+        # read the output, the partition would have to wait.
+        needed, useful = ((*READ, "Write"), ()) if self._exactly_once else (("Describe", "Write"), ("Read",))
+        for name in names:
+            yield from _of_topics(sink, written, [name], needed)
+            yield from _of_topics(sink, written, [name], useful, UNREAD)
+            yield from _of_topics(sink, written, [name], ["DescribeConfigs"], UNKNOWN_LIMITS)
         largest = max((each.partitions for each in sources.values()), default=0) or PARTITIONS
         yield from _missing(source, topics, sources, PARTITIONS)
         yield from _missing(sink, names, written, largest)
-        commits = ("Describe", "Read") if self._in_kafka else ("Describe",)
-        yield from _of_group(sink, Need("group", self._config.group_id, commits))
-        yield from _of_group(sink, Need("group", GROUP.format(self._config.group_id), ("Describe", "Read"), UNPAUSED))
+        yield from _of_group(sink, group, READ if self._in_kafka else ["Describe"])
+        yield from _of_group(sink, GROUP.format(group), READ, "winnow pause does not work")
         if self._exactly_once:
             yield from _refusals(self._clients.fence.refuse_forbidden_ids)
         if self._brokers.settings is None:
             cure = sink.tools.allow(["DescribeConfigs"], "--cluster")
-            yield Diagnostic.warns(f"Winnow lacks DescribeConfigs on the brokers, so {UNKNOWN_BROKERS}", cure)
-
-    def _writes(self, topic: str) -> list[Need]:
-        # If an outage leaves a commit unanswered, the output itself shows whether it succeeded. Without the right to
-        # read the output, the partition would have to wait.
-        needed, useful = (
-            (("Describe", "Read", "Write"), ()) if self._exactly_once else (("Describe", "Write"), ("Read",))
-        )
-        return [
-            Need("topic", topic, needed),
-            Need("topic", topic, useful, UNREAD),
-            Need("topic", topic, ("DescribeConfigs",), UNKNOWN_LIMITS),
-        ]
+            unknown = "transaction.max.timeout.ms and offsets.retention.minutes are unknown"
+            yield Diagnostic.warns(f"Winnow lacks DescribeConfigs on the brokers, so {unknown}", cure)
 
     def settings(self) -> list[Diagnostic]:
         """
@@ -151,11 +144,6 @@ class Preflight:
     def _read_clocks(self, cluster: InspectedCluster) -> ClockReading:
         return ClockReading(cluster.newest_commit(), self._clock())
 
-    def _sources(self) -> Iterable[str]:
-        source = self._config.source
-        pattern = source.topics_pattern
-        return source.topics if pattern is None else self._clients.topics.matching(pattern)
-
     @property
     def release(self) -> str:
         """The newest Kafka release whose API the brokers support; empty if unknown, or before `rights`."""
@@ -163,14 +151,7 @@ class Preflight:
 
 
 def refuse(found: Iterable[Diagnostic]) -> list[str]:
-    """
-    Return the warnings.
-
-    Raises:
-        NotAllowed: rights are missing.
-        TopicMissing: topics are missing.
-        NotUsable: the service cannot run for another reason.
-    """
+    """Return the warnings. Raises the refusals: one as it is, several of one type as that, others as NotUsable."""
     found = list(found)
     refusals = [each.error for each in found if each.severity is Severity.REFUSES]
     if refusals:
@@ -187,17 +168,17 @@ def _refusals(check: Callable[[], object]) -> Iterator[Diagnostic]:
         yield Diagnostic.refuses(error)
 
 
-def _reads(topic: str, without: str = "") -> Need:
-    return Need("topic", topic, ("Describe", "Read"), without)
-
-
 def _of_topics(
-    cluster: InspectedCluster, found: Mapping[str, TopicFacts], needs: Iterable[Need]
+    cluster: InspectedCluster,
+    found: Mapping[str, TopicFacts],
+    names: Iterable[str],
+    needed: Iterable[str],
+    without: str = "",
 ) -> Iterator[Diagnostic]:
     """Yield the missing rights on topics that exist."""
-    for need in needs:
-        if need.name in found:
-            yield from diagnostics.lacking(need, found[need.name].rights, cluster.tools)
+    for name in names:
+        if name in found:
+            yield from diagnostics.lacking("topic", name, needed, found[name].rights, cluster.tools, without=without)
 
 
 def _missing(
@@ -208,5 +189,5 @@ def _missing(
             yield Diagnostic.refuses(TopicMissing.named(name, cluster.tools, partitions))
 
 
-def _of_group(cluster: InspectedCluster, need: Need) -> Iterator[Diagnostic]:
-    yield from diagnostics.lacking(need, cluster.group_rights(need.name), cluster.tools)
+def _of_group(cluster: InspectedCluster, group: str, needed: Iterable[str], without: str = "") -> Iterator[Diagnostic]:
+    yield from diagnostics.lacking("group", group, needed, cluster.group_rights(group), cluster.tools, without=without)

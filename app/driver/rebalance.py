@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator
 
-from app.driver.plan import heaviest, plan
-from app.driver.starting_offsets import PartitionOffsets
+from app.driver.plan import Loads, Tasks, heaviest, plan
+from app.driver.starting_offsets import Offsets, PartitionOffsets
 from app.driver.workload import SourceOffsets, Workload
-from app.model import OffsetRange, Partition
+from app.model import OffsetRange, Partition, topics_differ
 from app.offsets.metadata import OffsetMetadata
 from app.runtime import REAL, Timings
 
@@ -27,13 +27,7 @@ class Balance:
     """
 
     def __init__(
-        self,
-        tasks: Sequence[Sequence[OffsetRange]],
-        workload: Workload,
-        now: float,
-        *,
-        commit_seconds: float,
-        timings: Timings = REAL.timings,
+        self, tasks: Tasks, workload: Workload, now: float, *, commit_seconds: float, timings: Timings = REAL.timings
     ) -> None:
         self._tasks = tasks
         self._timings = timings
@@ -61,7 +55,7 @@ class Balance:
             return "partitions were added or removed"
         awaited = self._awaited(before, offsets)
         self.offsets = offsets = {**offsets, **{each: before[each] for each in awaited}}
-        if why := self._unblocked(before, offsets) or self._trouble(before, offsets):
+        if why := next(self._changes(before, offsets), ""):
             return why
         loads: dict[Partition, int] = {}
         lags: dict[Partition, int] = {}
@@ -91,17 +85,15 @@ class Balance:
             self._troubled, self._elected_at = troubled, now
         return now - self._elected_at < self._timings.election
 
-    def _unblocked(
-        self, before: Mapping[Partition, PartitionOffsets], offsets: Mapping[Partition, PartitionOffsets]
-    ) -> str:
+    def _changes(self, before: Offsets, offsets: Offsets) -> Iterator[str]:
         for partition in self._blocked & offsets.keys():
             if before[partition].committed != offsets[partition].committed:
-                return f"{partition}: it was blocked, and the group's offset has been set"
-        return ""
+                yield f"{partition}: it was blocked, and the group's offset has been set"
+        for each in self._ranges:
+            if why := _trouble(each, before[each.partition], offsets[each.partition]):
+                yield f"{each.partition}: {why}"
 
-    def _awaited(
-        self, before: Mapping[Partition, PartitionOffsets], offsets: Mapping[Partition, PartitionOffsets]
-    ) -> set[Partition]:
+    def _awaited(self, before: Offsets, offsets: Offsets) -> set[Partition]:
         """
         Return the partitions whose offset was moved back or deleted, if one of them is a control partition.
 
@@ -110,14 +102,6 @@ class Balance:
         """
         lost = {each.partition for each in self._ranges if _lost(before[each.partition], offsets[each.partition])}
         return set() if lost.isdisjoint(self._controls) else lost
-
-    def _trouble(
-        self, before: Mapping[Partition, PartitionOffsets], offsets: Mapping[Partition, PartitionOffsets]
-    ) -> str:
-        for each in self._ranges:
-            if why := _trouble(each, before[each.partition], offsets[each.partition]):
-                return f"{each.partition}: {why}"
-        return ""
 
     def _overdue(self, now: float) -> str:
         for task in self._tasks:
@@ -130,13 +114,7 @@ class Balance:
                     return f"{each.partition}: nothing has been committed for {seconds:.0f} s; see the executor's log"
         return ""
 
-    def _uneven(
-        self,
-        best: Sequence[Sequence[OffsetRange]],
-        loads: Mapping[Partition, int],
-        lags: Mapping[Partition, int],
-        done: Mapping[Partition, int],
-    ) -> str:
+    def _uneven(self, best: Tasks, loads: Loads, lags: Loads, done: Loads) -> str:
         if len(best) != len(self._tasks):
             return f"there are slots for {len(best)} tasks instead of {len(self._tasks)}"
         busiest = max(self._tasks, key=lambda task: heaviest([task], loads))
@@ -147,7 +125,7 @@ class Balance:
 
 def _lost(before: PartitionOffsets, at: PartitionOffsets) -> str:
     """Return how somebody else changed the committed offset; empty if nobody did."""
-    if before.committed is None or before.topic_id != at.topic_id:
+    if before.committed is None or topics_differ(before.topic_id, at.topic_id):
         return ""
     if at.committed is None:
         return "the group's offset vanished"
@@ -156,7 +134,7 @@ def _lost(before: PartitionOffsets, at: PartitionOffsets) -> str:
 
 def _trouble(planned: OffsetRange, before: PartitionOffsets, at: PartitionOffsets) -> str:
     """Return a change that a task may not notice or cannot repair; empty if there is none."""
-    if before.topic_id != at.topic_id:
+    if topics_differ(before.topic_id, at.topic_id):
         return "its topic was deleted and recreated"
     if why := _lost(before, at):
         return why

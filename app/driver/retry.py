@@ -53,6 +53,7 @@ def retry_until_available(call: Callable[[], T], stop: Stop, tracker: ServiceTra
             if refusals.are_final(error):
                 raise
             tracker.kafka_is_away(error)
+            tracker.leaving(stop.leaving)
             stop.wait(wait)
             wait = min(wait * 2, MAX_WAIT)
         else:

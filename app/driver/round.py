@@ -1,8 +1,7 @@
 """
-One round: tasks run while the plan is good, and are ended in steps when it is not.
+One round: tasks run until its deadline while the plan is good, and are ended in steps when it is not.
 
-A round ends by itself at its deadline. Ending it earlier takes a fence: first of one partition per task, then of all
-partitions, then the job is killed. Without transactions there is no fence, so rounds are short.
+What its failure tells about the next one is kept in `Patience` and `Suspects`.
 """
 
 from __future__ import annotations
@@ -11,18 +10,19 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Executor
 
 from app.driver.clients import Fence, RunningRound
+from app.driver.starting_offsets import Offsets
 from app.driver.stop import Stop, Stopped
 from app.driver.tracker import StatusTracker
+from app.driver.workload import Workload
 from app.errors import NotAllowed
-from app.model import Assignment, Guarantee, Partition
+from app.model import Assignment, Partition
 from app.runtime import Runtime, Timings
 from app.status.snapshot import Ending
 
-# The length of a round in checks. Each round renews the offsets of idle partitions. Without transactions a round cannot
-# end early without doing work twice, so it is short.
-CHECKS = {Guarantee.EXACTLY_ONCE: 60, Guarantee.AT_LEAST_ONCE: 3}
 # How many times as long a round may take at most after rounds whose tasks did not report.
 MOST_PATIENCE = 16
+# More records that kill or hang a parser may follow one. The longest round takes this long, too.
+SUSPECT_SECONDS = 600.0
 
 
 class Round:
@@ -47,6 +47,7 @@ class Round:
     ) -> None:
         self._running = running
         self._assignments = assignments
+        self._partitions = [each.partition for assignment in assignments for each in assignment.ranges]
         self._fence = fence
         self._stop = stop
         self._tracker = tracker
@@ -79,10 +80,9 @@ class Round:
                 self._tracker.tasks_lost(lost)
             if self._running.starved:
                 self.tasks_to_blame = False
-                return self._end(Ending.STARVED, "", self._timings.control_fence)
+                return self._end(Ending.STARVED, control_seconds=self._timings.control_fence)
             if self._clock() > overdue:
-                self._tracker.round_ends(Ending.OVERDUE)
-                return self._shut_out((self._all_partitions, self._timings.fence_all))
+                return self._end(Ending.OVERDUE)
             if self._fence is not None and self._clock() > next_check:
                 if why := self._unless_stopped(needs_rebalance):
                     return self._end(Ending.REBALANCE, why, self._overrun)
@@ -92,10 +92,6 @@ class Round:
             self.tasks_to_blame = False
             return self._end(Ending.STOPPED, self._stop.cause, self._timings.control_fence)
         return False
-
-    @property
-    def _all_partitions(self) -> list[Partition]:
-        return [each.partition for assignment in self._assignments for each in assignment.ranges]
 
     def _unless_stopped(self, check: Callable[[], str]) -> str:
         """Return the check's result; empty if a stop is requested first, because Kafka may take long to answer."""
@@ -118,22 +114,22 @@ class Round:
         self._ends_or_stops_within(seconds)
         return self._running.wait(min(seconds, self._timings.control_fence) if self._stop.requested else 0)
 
-    def _end(self, ending: Ending, reason: str, seconds: float) -> bool:
+    def _end(self, ending: Ending, reason: str = "", control_seconds: float | None = None) -> bool:
         """
-        End the round early, within this time; return whether tasks had to be killed.
+        End the round early; return whether tasks had to be killed.
 
-        Fencing one partition is enough for a running task: it commits the others and reports. A task that opened after
-        the fence has fenced us in turn, so all partitions are fenced next. Whatever still runs then is killed.
+        Fencing one partition is enough for a running task: it commits the others and reports, within `control_seconds`.
+        A task that opened after the fence has fenced us in turn, so all partitions are fenced next. Whatever still runs
+        then is killed. Without `control_seconds` all partitions are fenced at once: the tasks have had their time.
         """
         self._tracker.round_ends(ending, reason)
-        hanging = {*self._tracker.undeliverable, *self._tracker.taken}
-        control = [assignment.control_partition(hanging) for assignment in self._assignments]
-        return self._shut_out((control, seconds), (self._all_partitions, self._timings.fence_all))
-
-    def _shut_out(self, *steps: tuple[Collection[Partition], float]) -> bool:
-        """Fence partitions step by step, each with its time limit; return whether the tasks had to be killed."""
+        steps = [(self._partitions, self._timings.fence_all)]
+        if control_seconds is not None:
+            hanging = {*self._tracker.undeliverable, *self._tracker.snapshot.taken}
+            control = [assignment.control_partition(hanging) for assignment in self._assignments]
+            steps.insert(0, (control, control_seconds))
         for partitions, seconds in steps:
-            if self._tracker.taken.keys() >= set(partitions):  # none of them is ours
+            if self._tracker.snapshot.taken.keys() >= set(partitions):  # none of them is ours
                 continue
             self.reached = self._fences(partitions)
             if not self.reached:
@@ -145,11 +141,11 @@ class Round:
         self._running.cancel()
         self._running.wait(self._timings.kill)
         if self.reached:  # end the killed tasks' open transactions; during an outage it would only take time
-            self._fences(self._all_partitions)
+            self._fences(self._partitions)
         return True
 
     def _fences(self, partitions: Collection[Partition]) -> bool:
-        ours = [each for each in partitions if each not in self._tracker.taken]
+        ours = [each for each in partitions if each not in self._tracker.snapshot.taken]
         self.fenced.update(ours)
         try:
             return self._fence is not None and bool(self._fence.fence(ours))
@@ -186,3 +182,29 @@ class Patience:
         """Keep what a round has needed that ended so many seconds after its deadline."""
         while self._factor > 1 and late <= overrun(assignments, self._timings.for_slow_tasks(self._factor // 2)):
             self._factor //= 2
+
+
+class Suspects:
+    """The partitions that stood still when workers died or hung, and may hold a record that kills or hangs a parser."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._stood: dict[Partition, int] = {}
+        """The next offset of each partition, as last seen in the failed round."""
+        self._until: dict[Partition, float] = {}
+
+    def round_died(self, offsets: Offsets) -> None:
+        """Record the last seen offsets of a round in which workers died or hung."""
+        self._stood = {partition: at.next_offset(0) for partition, at in offsets.items()}
+
+    def acquit(self) -> None:
+        """Forget the last failed round: Kafka is not responding, so its tasks may only have waited for Kafka."""
+        self._stood.clear()
+
+    def among(self, workload: Workload) -> frozenset[Partition]:
+        """Return the partitions with waiting records that have committed nothing since such a round."""
+        for partition in workload.ranges.keys() & self._stood.keys():
+            if workload.lag(partition) and workload.offsets[partition].next_offset(0) == self._stood[partition]:
+                self._until[partition] = self._clock() + SUSPECT_SECONDS
+        self._stood.clear()
+        return frozenset(partition for partition, until in self._until.items() if self._clock() < until)

@@ -16,20 +16,19 @@ from typing import TypeVar
 from app.config import Config
 from app.driver.clients import Clients, Rounds, RunningRound
 from app.driver.discover import Discovery
-from app.driver.plan import plan
+from app.driver.plan import CHECKS, plan
 from app.driver.preflight import Preflight, refuse
 from app.driver.rebalance import Balance
 from app.driver.renewal import Renewal
 from app.driver.retry import Refusals, retry_until_available
-from app.driver.round import CHECKS, Patience, Round
+from app.driver.round import Patience, Round, Suspects
 from app.driver.stop import Stop, Stopped
-from app.driver.suspects import Suspects
 from app.driver.takeover import LOOK_SECONDS, control_partitions_last
 from app.driver.task_config import task_config
 from app.driver.tracker import StatusTracker
 from app.driver.workload import Workload
 from app.errors import Blocked, NotAllowed, NotUsable, SparkFailed, Superseded, Unreachable
-from app.events import PARTITIONS_MISSING
+from app.events import Event
 from app.model import Assignment, Attempt, Guarantee, OffsetRange, Outcome, Partition, TaskConfig, latest
 from app.rates import Window
 from app.runtime import REAL, Runtime
@@ -71,12 +70,13 @@ class Service:
         self._refusals = Refusals(runtime.monotonic)
         self._suspects = Suspects(runtime.monotonic)
         self._arrived: dict[Partition, int] = {}
+        """The records of each partition between two checks of the last round."""
         self._allowances: dict[Partition, int] = {}
         self._windows: dict[Partition, Window] = {}
         self._reported_at = 0.0
         self._failed_rounds = 0
-        self._idle_rounds = 0
-        """How many rounds in a row have failed in every partition before a record was read."""
+        self._idle_pause = 1.0
+        """How many seconds to wait after another round that fails in every partition before a record is read."""
         self._patience = Patience(runtime.timings)
         self._renewal = Renewal(clients, runtime.monotonic, transactional=self._fence is not None)
         self._stand_by_seconds = min(config.round_interval, BEAT_SECONDS)
@@ -117,7 +117,7 @@ class Service:
             self._as_soon_as_kafka_answers(self._renewal.learn)
             self._tracker.waits_for(Step.SPARK)
             # Starting Spark takes many seconds on a busy machine. If we stop first, its JVM ends with this process.
-            rounds = self._await(self._start_rounds)
+            rounds = self._stop.result(self._runtime.background(self._start_rounds), self._tracker.beat)
             if takes_over:
                 self._tracker.waits_for(Step.WORKERS)
                 self._await_workers(rounds)
@@ -139,10 +139,6 @@ class Service:
             if rounds is not None:
                 rounds.stop()
 
-    def _await(self, call: Callable[[], T]) -> T:
-        """Return the result of a call that may take minutes, and keep the heartbeat going."""
-        return self._stop.result(self._runtime.background(call), self._tracker.beat)
-
     def _await_workers(self, rounds: Rounds) -> None:
         """Wait until all slots have a worker. If none comes and the earlier generation leaves, renew its offsets."""
         gone = self._runtime.timings.gone
@@ -162,7 +158,7 @@ class Service:
         config, workload = self._as_soon_as_kafka_answers(partial(self._discover_once, works=works))
         self._tracker.discovered(workload)
         self._tracker.taken_over(self._discovery.takeover.taken)
-        self._beside_others = bool(self._tracker.taken) or self._takes_over(workload.ranges)
+        self._beside_others = bool(self._tracker.snapshot.taken) or self._takes_over(workload.ranges)
         return config, workload
 
     def _discover_once(self, *, works: bool) -> tuple[TaskConfig, Workload]:
@@ -182,7 +178,7 @@ class Service:
         Raises:
             NotUsable: it refuses that for all partitions before any work began.
         """
-        placeholders = self._clients.placeholders
+        placeholders = self._clients.placeholders_for(self._clients.offsets)
         refused = placeholders.make_room(workload.ranges) if placeholders is not None else {}
         if refused and not works and refused.keys() == workload.committed.keys():
             raise next(iter(refused.values()))
@@ -193,14 +189,14 @@ class Service:
 
     def _ask(self, call: Callable[[], T]) -> T:
         """Ask Kafka. While it does not respond, the silence of other runs, or of our tasks, means nothing."""
-        began, owners = self._runtime.monotonic(), self._discovery.owners
+        began, sight = self._runtime.monotonic(), self._discovery.owners.sight
         try:
             answer = call()
         except (NotAllowed, Unreachable):
-            owners.lose_sight()
+            sight.lose()
             self._suspects.acquit()
             raise
-        owners.waited(since=began)
+        sight.waited(since=began)
         return answer
 
     def _stand_by(self, *, for_equals: bool, refuse: bool) -> tuple[TaskConfig, Workload]:
@@ -213,7 +209,7 @@ class Service:
         if for_equals or refuse:
             owners.look_before_work(self._config.commit_interval, refuse=refuse)
         config, workload = self._discover()
-        while (behind := self._tracker.taken or owners.goes_first) or owners.must_look:
+        while (behind := self._tracker.snapshot.taken or (owners.stands_by and owners.rival)) or owners.must_look:
             self._wait(self._stand_by_seconds if behind else NEW_OWNER_LOOK_SECONDS)
             if self._stop.requested:
                 raise Stopped
@@ -231,10 +227,10 @@ class Service:
 
         This service ends when everything is taken. Another round before that would fence what was just taken.
         """
-        if not self._tracker.taken:
+        if not self._tracker.snapshot.taken:
             return False
         if self._discovery.takeover.has_all(workload.committed.keys()):
-            self._stop.request(f"taken over by {latest(self._tracker.taken.values())}")
+            self._stop.request(f"taken over by {latest(self._tracker.snapshot.taken.values())}")
         else:
             self._wait(LOOK_SECONDS)
         return True
@@ -247,21 +243,17 @@ class Service:
 
     def _rounds(self, rounds: Rounds, config: TaskConfig, workload: Workload, *, until_end: bool) -> int:
         ends = workload.ends() if until_end else None
-        self._stop.hand_over_within(0 if until_end else self._config.handover_timeout)
+        self._stop.handover_seconds = 0 if until_end else self._config.handover_timeout
         while not self._stop.requested:
             ends = ends and workload.ends(ends)
             ranges = workload.within(ends)
-            done = ends is not None and not ranges
-            if not done and self._hands_over(workload):
-                pass
-            elif not done and self._is_paused():
+            if ends is not None and not ranges:
                 self._renew()
-                self._wait(self._config.round_interval)
-            else:
-                self._renew(ranges)
-                if done:
-                    return _exit_code(workload, ends or {})
-                if ranges:
+                return _exit_code(workload, ends)
+            if not self._hands_over(workload):
+                paused = self._is_paused()
+                self._renew(() if paused else ranges)
+                if ranges and not paused:
                     self._round(rounds, config, workload, ranges)
                 else:
                     self._tracker.running()
@@ -278,7 +270,7 @@ class Service:
         until = self._runtime.monotonic() + self._runtime.timings.sign_of_life
         config, workload = self._discover(works=True)
         unknown = None in workload.fenced.values()
-        while unknown and not self._tracker.taken and self._runtime.monotonic() < until:
+        while unknown and not self._tracker.snapshot.taken and self._runtime.monotonic() < until:
             if self._stop.wait(NEW_OWNER_LOOK_SECONDS):
                 break
             config, workload = self._discover(works=True)
@@ -310,11 +302,14 @@ class Service:
             self._stop.wait(min(left, BEAT_SECONDS))
 
     def _round(self, rounds: Rounds, config: TaskConfig, workload: Workload, ranges: Sequence[OffsetRange]) -> None:
-        seconds, began = self._round_seconds, self._runtime.monotonic()
-        slots = rounds.slots
-        deadline = self._runtime.wall_clock() + seconds
-        tasks = plan(ranges, self._loads(workload, ranges), slots)
-        number, takes_over = self._tracker.next_round, self._takes_over(each.partition for each in ranges)
+        # At its end, idle partitions renew their offsets.
+        seconds = min(CHECKS[self._config.delivery_guarantee] * self._config.round_interval, self._renewal.every)
+        began, deadline = self._runtime.monotonic(), self._runtime.wall_clock() + seconds
+        slots, partitions = rounds.slots, [each.partition for each in ranges]
+        # An undeliverable partition is no load. As the last one in its task it also is not the control partition.
+        work = [each for each in partitions if each not in workload.undeliverable]
+        tasks = plan(ranges, {each: workload.lag(each) + self._arrived.get(each, 0) for each in work}, slots)
+        number, takes_over = self._tracker.next_round, self._takes_over(partitions)
         if takes_over:
             tasks = [control_partitions_last(task, workload.offsets) for task in tasks]
         suspects = self._suspects.among(workload)
@@ -359,7 +354,9 @@ class Service:
             self._suspects.round_died(balance.offsets)
         kafka_answers = round_.reached if self._fence else self._tracker.snapshot.outage is None
         if killed and self._stop.requested and kafka_answers:
-            self._count_what_was_committed()
+            # Count what killed tasks committed: after a stop, no discovery follows that would do it.
+            with contextlib.suppress(NotUsable, Unreachable):
+                self._tracker.refreshed(self._discovery.refresh())
 
     def _take_windows(self, now: float) -> dict[Partition, Window]:
         """
@@ -373,12 +370,6 @@ class Service:
             for each, window in windows.items()
         }
 
-    def _loads(self, workload: Workload, ranges: Sequence[OffsetRange]) -> dict[Partition, int]:
-        """Return the expected records of each partition: its lag, and the arrivals between two earlier checks."""
-        # An undeliverable partition is no load. As the last one in its task it also is not the control partition.
-        partitions = [each.partition for each in ranges if each.partition not in workload.undeliverable]
-        return {partition: workload.lag(partition) + self._arrived.get(partition, 0) for partition in partitions}
-
     def _take_receipts(
         self, running: RunningRound, began: float, *, killed: bool, fenced: Collection[Partition]
     ) -> bool:
@@ -390,8 +381,12 @@ class Service:
         except SparkFailed as error:
             if killed:
                 self._tracker.round_dropped(took)
-            else:
-                self._round_failed(error, took)
+                return False
+            self._failed_rounds += 1
+            self._tracker.round_lost(error, took)
+            if self._failed_rounds >= FAILED_ROUNDS_IN_A_ROW:
+                raise
+            self._stop.wait(2.0**self._failed_rounds)
             return False
         self._failed_rounds = 0
         checks = max(took, 1) / self._config.round_interval
@@ -407,21 +402,11 @@ class Service:
         self._discovery.reported(receipts, fenced)
         self._tracker.round_ended(receipts, took)
         idle = all(receipt.outcome is Outcome.FAILED and not receipt.records for receipt in receipts)
-        pause = min(2.0 ** (self._idle_rounds if idle else 0), self._config.round_interval)
-        self._idle_rounds = self._idle_rounds + 1 if idle else 0
+        pause = min(self._idle_pause if idle else 1.0, self._config.round_interval)
+        self._idle_pause = 2 * pause if idle else 1.0
         if took < pause and any(receipt.outcome is not Outcome.DONE for receipt in receipts):
             self._stop.wait(pause)
         return True
-
-    def _count_what_was_committed(self) -> None:
-        """Count what killed tasks committed: after a stop, no discovery follows that would do it."""
-        with contextlib.suppress(NotUsable, Unreachable):
-            self._tracker.refreshed(self._discovery.refresh())
-
-    @property
-    def _round_seconds(self) -> float:
-        """The longest duration of a round. At its end, idle partitions renew their offsets."""
-        return min(CHECKS[self._config.delivery_guarantee] * self._config.round_interval, self._renewal.every)
 
     def _needs_rebalance(self, rounds: Rounds, running: RunningRound, balance: Balance) -> str:
         if running.lost_tasks >= MAX_LOST_TASKS:
@@ -441,19 +426,12 @@ class Service:
         self._tracker.refreshed(found)
         self._tracker.aged(self._clients.ages)
         self._tracker.taken_over(self._discovery.takeover.taken)
-        if self._tracker.taken:  # the tasks continue with their remaining partitions
+        if self._tracker.snapshot.taken:  # the tasks continue with their remaining partitions
             return "all partitions were taken over" if self._discovery.takeover.has_all(balance.partitions) else ""
         return idle or balance.needs_rebalance(found, rounds.slots, self._runtime.monotonic())
-
-    def _round_failed(self, error: SparkFailed, took: float) -> None:
-        self._failed_rounds += 1
-        self._tracker.round_lost(error, took)
-        if self._failed_rounds >= FAILED_ROUNDS_IN_A_ROW:
-            raise error
-        self._stop.wait(2.0**self._failed_rounds)
 
 
 def _exit_code(workload: Workload, ends: Mapping[Partition, int | None]) -> int:
     if missing := workload.missing(ends):
-        PARTITIONS_MISSING.log(partitions=", ".join(map(str, sorted(missing))))
+        Event.PARTITIONS_MISSING.log(partitions=", ".join(map(str, sorted(missing))))
     return 1 if missing or workload.unfinished(ends) else 0

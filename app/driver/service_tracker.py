@@ -28,8 +28,6 @@ class ServiceTracker:
         now = runtime.wall_clock()
         self.snapshot = Snapshot(at=now, alive=now, group=group, started=now, step_since=now)
         self._changing = threading.Lock()
-        self.taken: Mapping[Partition, Owner] = {}
-        """The partitions that a later generation has taken over."""
         self._totals = Counts()
         self._times = TimesOfTasks()
         self._me = NOBODY
@@ -66,13 +64,12 @@ class ServiceTracker:
             self._publish(outage=None, partitions=partitions)
 
     def taken_over(self, taken: Mapping[Partition, Owner]) -> None:
-        if taken != self.taken:
-            self.taken = taken
+        if taken != self.snapshot.taken:
             self._publish(taken=taken)
 
     def running(self) -> None:
-        """Record that the start is over; a round does so itself, but there may be nothing that a round could do."""
-        if self.snapshot.phase is Phase.STARTING:
+        """Record that the start is over, but not in a pause. A round does so itself, but there may be none to run."""
+        if self.snapshot.phase is Phase.STARTING and self.snapshot.paused is None:
             self._publish(phase=Phase.RUNNING)
 
     def leaving(self, cause: str) -> None:

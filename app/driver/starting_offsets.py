@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from app.config import Config
 from app.cures import RESTART, choose_offset, unblock
-from app.errors import (
-    Blocked,
-    CorruptOffset,
-    NoStartingOffset,
-    OffsetVanished,
-    OutOfRange,
-    TopicRecreated,
-    Truncated,
-)
-from app.model import CommittedOffset, OffsetRange, Partition, Watermarks
+from app.errors import Blocked, CorruptOffset, NoStartingOffset, OffsetVanished, OutOfRange, TopicRecreated, Truncated
+from app.model import CommittedOffset, OffsetRange, Partition, Watermarks, topics_differ
 from app.offsets.metadata import OffsetMetadata
 
 RECREATED = "the topic was deleted and recreated since an offset was committed"
@@ -56,6 +49,10 @@ class PartitionOffsets:
         """Return the number of offsets from the next one to the last stable one, or to the agreed end."""
         stable = self.watermarks.last_stable
         return max(0, (stable if end is None else min(stable, end)) - self.next_offset(start))
+
+
+Offsets = Mapping[Partition, PartitionOffsets]
+"""The offsets of the source partitions that respond."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +99,7 @@ def decide(
     """
     cure = choose_offset(at.partition) if policy.keeps else RESTART
     if at.committed is None:
-        if had_offset_in is not None and _differ(had_offset_in, at.topic_id):  # Kafka deletes both together
+        if had_offset_in is not None and topics_differ(had_offset_in, at.topic_id):  # Kafka deletes both together
             raise TopicRecreated(at.partition, RECREATED, cure=cure)
         if had_offset_in is not None:
             raise OffsetVanished(at.partition, "the group's offset vanished (expired or deleted)", cure=cure)
@@ -140,16 +137,12 @@ def cut_of(at: PartitionOffsets, remembered: int | None) -> int | None:
 def is_witness(committed: CommittedOffset | None, topic_id: str) -> bool:
     """Return whether a task committed this offset in the topic with this id; an operator's offset proves nothing."""
     metadata = OffsetMetadata.of(committed)
-    return metadata.is_ours and metadata.topic_id == topic_id
+    return metadata.is_ours and not topics_differ(metadata.topic_id, topic_id)
 
 
 def is_of_another(committed: CommittedOffset, topic_id: str) -> bool:
     """Return whether a task committed this offset in another topic of the same name, if both ids are known."""
-    return _differ(OffsetMetadata.of(committed).topic_id, topic_id)
-
-
-def _differ(topic_id: str, other: str) -> bool:
-    return bool(topic_id and other and topic_id != other)
+    return topics_differ(OffsetMetadata.of(committed).topic_id, topic_id)
 
 
 def _starting(at: PartitionOffsets, policy: StartPolicy, first_seen: int | None) -> int:
@@ -193,21 +186,18 @@ def _range(at: PartitionOffsets, start: int) -> OffsetRange:
     )
 
 
-def skipped(at: PartitionOffsets, offset_range: OffsetRange, cut: int | None) -> tuple[int, int] | None:
+def skipped(planned: OffsetRange) -> tuple[int, int] | None:
     """
     Return the offsets that an out-of-range policy skips, as a half-open range; None if it skips none.
 
     Records written after a cut were never read, even if the committed offset is larger.
     """
-    if at.committed is None:
-        return None
-    cut = cut_of(at, cut)
-    unread = at.committed.offset if cut is None else cut
-    return (unread, offset_range.start) if unread < offset_range.start else None
+    unread = planned.committed if planned.cut is None else planned.cut
+    return (unread, planned.start) if unread is not None and unread < planned.start else None
 
 
-def rewound(at: PartitionOffsets, offset_range: OffsetRange) -> tuple[int, int] | None:
+def rewound(planned: OffsetRange) -> tuple[int, int] | None:
     """Return the offsets that an out-of-range policy reads again, as a half-open range; None if there are none."""
-    if at.committed is None or offset_range.start >= at.committed.offset:
+    if planned.committed is None or planned.start >= planned.committed:
         return None
-    return offset_range.start, at.committed.offset
+    return planned.start, planned.committed

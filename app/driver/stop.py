@@ -6,6 +6,8 @@ import signal
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, wait
+from contextlib import suppress
+from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import TypeVar
 
@@ -24,31 +26,28 @@ class Stop:
     """Whether a signal has come to this process, which must not start anew then."""
 
     def __init__(self) -> None:
-        self._event = threading.Event()
-        self._handover_seconds = 0.0
+        self._wakes: SimpleQueue[None] = SimpleQueue()
+        """Ends a wait. Unlike an Event, it lets a signal handler in that has interrupted the wait at any point."""
+        self.handover_seconds = 0.0
+        """How long the first SIGTERM leaves another service to take over, perhaps 0. A second signal stops at once."""
         self.cause = ""
         self.leaving = ""
         """The signal after which the service keeps working until another one takes over; empty before."""
 
     @property
     def requested(self) -> bool:
-        return self._event.is_set()
+        return bool(self.cause)
 
     def request(self, cause: str) -> None:
         self.cause = self.cause or cause
-        self._event.set()
-
-    def hand_over_within(self, seconds: float) -> None:
-        """
-        From now on, let the first SIGTERM stop the service only after this time, so that another service can take over.
-
-        A second signal stops at once.
-        """
-        self._handover_seconds = seconds
+        self._wakes.put(None)
 
     def wait(self, seconds: float) -> bool:
         """Wait until a stop is requested, or for this time; return whether a stop is requested."""
-        return self._event.wait(seconds)
+        if not self.requested:
+            with suppress(Empty):
+                self._wakes.get(timeout=seconds)
+        return self.requested
 
     def result(self, future: Future[T], meanwhile: Callable[[], object] = lambda: None) -> T:
         """
@@ -70,10 +69,10 @@ class Stop:
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         Stop.signalled, name = True, signal.Signals(number).name
-        if number != signal.SIGTERM or self.leaving or not self._handover_seconds:
+        if number != signal.SIGTERM or self.leaving or not self.handover_seconds:
             self.request(name)
             return
         self.leaving = name
-        timer = threading.Timer(self._handover_seconds, self.request, [name])
+        timer = threading.Timer(self.handover_seconds, self.request, [name])
         timer.daemon = True
         timer.start()

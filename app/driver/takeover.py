@@ -2,12 +2,8 @@
 Take-over between generations: a later generation takes the partitions one by one.
 
 The committed offset carries the take-over: a later generation fences a partition and at once commits its offset in its
-own name. Nothing else is stored, and a crash of either service leaves nothing to clean up.
-
-    earlier generation   works ──▶ continues with what it still has ──▶ exits with 0 when everything is taken
-                                       └─ the later one is gone ──▶ works on everything again
-    later generation     Spark starts, workers are ready ──▶ takes one partition after the other ──▶ works
-    started while a later generation is active ──▶ stands by, and works when that one is gone
+own name. Nothing else is stored, and a crash of either service leaves nothing to clean up. DESIGN.md has the states;
+a run that starts while a later generation works stands by until that one is gone.
 """
 
 from __future__ import annotations
@@ -15,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from app.driver.life import Life, Sight
-from app.driver.starting_offsets import PartitionOffsets
+from app.driver.starting_offsets import Offsets
 from app.model import NOBODY, OffsetRange, Owner, Partition
 from app.offsets.metadata import OffsetMetadata
 
@@ -77,9 +73,7 @@ class Takeover:
         return taken.keys() >= set(partitions) or self._later.is_long
 
 
-def control_partitions_last(
-    task: Sequence[OffsetRange], offsets: Mapping[Partition, PartitionOffsets]
-) -> tuple[OffsetRange, ...]:
+def control_partitions_last(task: Sequence[OffsetRange], offsets: Offsets) -> tuple[OffsetRange, ...]:
     """
     Return the ranges that a task takes over, in the order that disturbs the other service least.
 

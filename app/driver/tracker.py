@@ -8,10 +8,10 @@ from dataclasses import replace
 from app.driver.clients import Ages
 from app.driver.discover import blocked_by
 from app.driver.service_tracker import Listener, ServiceTracker
-from app.driver.starting_offsets import PartitionOffsets
+from app.driver.starting_offsets import PartitionOffsets, rewound, skipped
 from app.driver.workload import SourceOffsets, Workload
 from app.errors import AccountingError, PartitionError, SparkFailed
-from app.model import NOBODY, OffsetRange, Outcome, Owner, Partition, Pause, Receipt
+from app.model import NOBODY, OffsetRange, Outcome, Owner, Partition, Pause, Receipt, topics_differ
 from app.offsets.metadata import NOTHING, Counts, OffsetMetadata
 from app.rates import UNLIMITED, Rates
 from app.runtime import REAL, Runtime
@@ -63,27 +63,20 @@ class StatusTracker(ServiceTracker):
         self._ranges.update(workload.ranges)
         self.undeliverable = workload.undeliverable
         self._silent = workload.blocked.keys() - workload.offsets.keys()
-        partitions = self._with_offsets(workload.offsets)
-        for partition in workload.ranges:
+        partitions = {each: self._with_losses(self._with_offset(at), at) for each, at in workload.offsets.items()}
+        for partition, chosen in workload.ranges.items():
             planned = self._planned(partitions[partition])
-            partitions[partition] = replace(
-                planned,
-                skipped=workload.skipped.get(partition, planned.skipped),
-                rewound=workload.rewound.get(partition, planned.rewound),
-            )
-        for partition, at in workload.offsets.items():
-            partitions[partition] = self._with_losses(partitions[partition], at)
+            lost, again = skipped(chosen) or planned.skipped, rewound(chosen) or planned.rewound
+            partitions[partition] = replace(planned, skipped=lost, rewound=again)
         for partition in workload.fenced.keys() & partitions.keys():
             partitions[partition] = replace(partitions[partition], fenced=partitions[partition].fenced + 1)
         for partition, error in workload.blocked.items():
-            known = partitions.get(partition) or self._known(partition)
-            problem = Problem.of(error, self._now()).continuing(known.problem)
-            blocked, points = self._in_state(known, PartitionState.BLOCKED), recent(known.points, self._now())
-            partitions[partition] = replace(blocked, problem=problem, points=points)
+            known = partitions.get(partition) or replace(self._known(partition), unstable_since=None)
+            blocked = self._in_state(known, PartitionState.BLOCKED, error)
+            partitions[partition] = replace(blocked, points=recent(known.points, self._now()))
         self._forget_gone(partitions)
         self._refreshed_at = self._runtime.monotonic()
-        rival, mirrors = self._rival(workload.rival), workload.mirrors
-        self._publish_look(partitions, fenced=workload.fenced, rival=rival, mirrors=mirrors)
+        self._publish_look(workload, partitions, fenced=workload.fenced)
 
     def _forget_gone(self, existing: Collection[Partition]) -> None:
         """Keep only what belongs to partitions that are shown: topics of a pattern may come and go for ever."""
@@ -96,8 +89,7 @@ class StatusTracker(ServiceTracker):
         failed = status.state is PartitionState.FAILED and self.snapshot.paused is None
         if failed or self._stays_blocked(status):
             return status
-        planned = self._in_state(status, self._at_rest())
-        return self._in_trouble(planned, self.undeliverable.get(status.partition))
+        return self._in_state(status, self._at_rest(), self.undeliverable.get(status.partition))
 
     def _stays_blocked(self, status: PartitionStatus) -> bool:
         """Whether a partition is blocked until its offset moves, even while a task tries it again."""
@@ -114,33 +106,34 @@ class StatusTracker(ServiceTracker):
             for partition, status in self.snapshot.partitions.items()
             if partition not in offsets and status.state is PartitionState.BLOCKED
         }
-        partitions = gone | self._with_offsets(offsets)
+        partitions = gone | {partition: self._with_offset(at) for partition, at in offsets.items()}
         for partition, status in partitions.items():
             tried = status.state is PartitionState.BLOCKED and partition in self._working and partition in offsets
             if status.state is PartitionState.RUNNING or (tried and not self._stays_blocked(status)):
-                running = self._in_state(status, PartitionState.RUNNING)
-                partitions[partition] = self._in_trouble(running, found.trouble(partition))
+                partitions[partition] = self._in_state(status, PartitionState.RUNNING, found.trouble(partition))
         progress = Advance(self._totals.since(totals), now - self._refreshed_at)
         self._refreshed_at = now
-        rival = self._rival(found.rival)
-        self._publish_look(partitions, progress=progress, rival=rival, mirrors=found.mirrors)
+        self._publish_look(found, partitions, progress=progress)
 
-    def aged(self, ages: Ages) -> None:
+    def aged(self, ages: Ages | None) -> None:
         """Ask how old the waiting records are. Takes a moment, so never call it before a round."""
         statuses = self.snapshot.partitions.items()
         lagging = {at: status.next_offset for at, status in statuses if status.lag and at not in self._silent}
-        found, known = ages.waiting(lagging), self.snapshot.partitions
+        found, known = ages.waiting(lagging) if ages else {}, self.snapshot.partitions
         waiting = {each: replace(known[each], waiting=found[each]) for each in found.keys() & known.keys()}
         self._publish(partitions={**known, **waiting})
 
-    def _publish_look(self, partitions: Mapping[Partition, PartitionStatus], **changes: object) -> None:
+    def _publish_look(
+        self, found: SourceOffsets, partitions: Mapping[Partition, PartitionStatus], **changes: object
+    ) -> None:
         now, totals = self._now(), self._totals
         lag = sum(each.lag for each in partitions.values())
         moment = Moment(now, totals.records, totals.out, totals.dead_total, lag, totals.dead, totals.filtered)
         hour = with_moment(self.snapshot.hour, moment)
         day = with_moment(self.snapshot.day, moment, DAY_SECONDS, DAY_MOMENT_SECONDS)
         over = excesses(self.snapshot.about.filter_limits, hour, self.snapshot.excesses)
-        self._publish(partitions=partitions, looked=now, hour=hour, day=day, excesses=over, **changes)
+        others = {"rival": self._rival(found.rival), "mirrors": found.mirrors}
+        self._publish(partitions=partitions, looked=now, hour=hour, day=day, excesses=over, **others, **changes)
 
     def _rival(self, owner: Owner | None) -> Problem | None:
         if owner is None:
@@ -152,10 +145,13 @@ class StatusTracker(ServiceTracker):
         found = Problem(f"{owner} works for the same group", cure, self._now(), warns=stands_by)
         return found.continuing(self.snapshot.rival)
 
-    def _in_trouble(self, status: PartitionStatus, error: PartitionError | None) -> PartitionStatus:
-        """Return a running partition with the problem that holds its task up."""
+    def _in_state(
+        self, status: PartitionStatus, state: PartitionState, error: PartitionError | None
+    ) -> PartitionStatus:
+        """Return a partition in a state, with the error that holds it up; what lasts keeps its beginning."""
         problem = None if error is None else Problem.of(error, self._now()).continuing(status.problem)
-        return replace(status, problem=problem)
+        since = status.since if status.state is state else self._now()
+        return replace(status, state=state, since=since, problem=problem)
 
     def paused(self, pause: Pause | None) -> None:
         if pause is None and self.snapshot.paused is None:
@@ -166,8 +162,7 @@ class StatusTracker(ServiceTracker):
         partitions = dict(self.snapshot.partitions)
         for partition, status in partitions.items():
             if status.state in before:
-                changed = self._in_state(status, after)
-                changed = self._in_trouble(changed, self.undeliverable.get(partition))
+                changed = self._in_state(status, after, self.undeliverable.get(partition))
                 # What stood still in the pause does not tell that work stalls.
                 partitions[partition] = changed if pause else replace(changed, points=status.points[-1:])
         self._publish(paused=pause, partitions=partitions)
@@ -181,10 +176,11 @@ class StatusTracker(ServiceTracker):
         self._working = frozenset(each.partition for each in ranges)
         for each in ranges:
             self._ranges[each.partition] = each
-            if self._stays_blocked(partitions[each.partition]):
-                continue
-            running = self._in_state(partitions[each.partition], PartitionState.RUNNING)
-            partitions[each.partition] = self._in_trouble(running, self.undeliverable.get(each.partition))
+            status, error = partitions[each.partition], self.undeliverable.get(each.partition)
+            if self.snapshot.round is None:  # before the first work, nothing can have stalled
+                status = replace(status, points=tuple(point._replace(at=self._now()) for point in status.points[-1:]))
+            if not self._stays_blocked(status):
+                partitions[each.partition] = self._in_state(status, PartitionState.RUNNING, error)
         lag = sum(partitions[each.partition].lag for each in ranges)
         began = RoundStatus(self.next_round, self._now(), slots, tasks, len(ranges), lag)
         phase = Phase.LEAVING if self.snapshot.phase is Phase.LEAVING else Phase.RUNNING
@@ -219,13 +215,12 @@ class StatusTracker(ServiceTracker):
 
     def _reported(self, before: PartitionStatus, receipt: Receipt) -> PartitionStatus:
         state, problem = self._left_as(receipt)
-        after = self._in_state(before, state)
         known = before.problem if receipt.partition in self.undeliverable else None
         # In an outage a task reports late what it has committed, as a rule before the outage.
         outage = self.snapshot.outage
         new = NOTHING if self._is_older(receipt) else self._newly_counted(receipt.partition, receipt.metadata)
         return replace(
-            after,
+            self._in_state(before, state, None),
             committed=receipt.end,
             moved=before.moved_at(receipt.end, outage.since if outage else self._now()),
             counts=before.counts + new,
@@ -243,9 +238,6 @@ class StatusTracker(ServiceTracker):
                 return PartitionState.FAILED, Problem(receipt.error, "", self._now())
         return self._at_rest(), None
 
-    def _with_offsets(self, offsets: Mapping[Partition, PartitionOffsets]) -> dict[Partition, PartitionStatus]:
-        return {partition: self._with_offset(at) for partition, at in offsets.items()}
-
     def _with_offset(self, at: PartitionOffsets) -> PartitionStatus:
         before = self._known(at.partition)
         committed = at.committed.offset if at.committed and not at.committed.corrupt else None
@@ -258,7 +250,7 @@ class StatusTracker(ServiceTracker):
             next_offset=next_offset,
             last_stable=end,
             high_watermark=at.watermarks.high_watermark,
-            unstable_since=before.still_unstable(at.watermarks, self._now()),
+            unstable_since=None if at.partition in self._silent else before.still_unstable(at.watermarks, self._now()),
             log_start=at.watermarks.log_start,
             lag=lag,
             waiting=before.waiting if before.lag and before.next_offset <= next_offset else None,
@@ -273,7 +265,7 @@ class StatusTracker(ServiceTracker):
         if at.elsewhere is not None:
             return max(0, at.watermarks.last_stable - at.elsewhere), at.elsewhere
         chosen = self._ranges.get(at.partition)
-        if chosen is None or chosen.topic_id != at.topic_id:
+        if chosen is None or topics_differ(chosen.topic_id, at.topic_id):
             return at.lag(at.watermarks.log_start), at.next_offset(at.watermarks.log_start)
         return at.lag(chosen.start, chosen.end), at.next_offset(chosen.start)
 
@@ -317,9 +309,6 @@ class StatusTracker(ServiceTracker):
     def _at_rest(self) -> PartitionState:
         """Return the state of a healthy partition that no task works on."""
         return PartitionState.PLANNED if self.snapshot.paused is None else PartitionState.PAUSED
-
-    def _in_state(self, status: PartitionStatus, state: PartitionState) -> PartitionStatus:
-        return status if status.state is state else replace(status, state=state, since=self._now())
 
     def _round_is_over(self, **changes: object) -> None:
         if self.snapshot.round is None:

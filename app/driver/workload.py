@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from app.driver.starting_offsets import PartitionOffsets, stored_block
+from app.driver.starting_offsets import Offsets, stored_block
 from app.errors import Blocked, Leaderless, OutOfRange, PartitionError, Undeliverable
 from app.model import CommittedOffset, OffsetRange, Owner, Partition
 from app.offsets.mirrors import MirrorStatus
@@ -26,7 +26,7 @@ class SourceOffsets:
         rival: another active run of this generation: an earlier one, or any while this run stands by.
     """
 
-    offsets: Mapping[Partition, PartitionOffsets]
+    offsets: Offsets
     unreadable: frozenset[Partition] = frozenset()
     undeliverable: Mapping[Partition, Undeliverable] = field(default_factory=dict)
     rival: Owner | None = None
@@ -46,16 +46,12 @@ class Workload(SourceOffsets):
     Args:
         ranges: what to read from each partition that can be processed.
         blocked: the error of each partition that needs an operator or is unreadable.
-        skipped: the offsets that `out.of.range` skips, as a half-open range.
-        rewound: the offsets that `out.of.range` reads again, as a half-open range.
         fenced: the partitions lost to other owners since the last discovery, with the new owner; None while the last
             commit is ours.
     """
 
     ranges: Mapping[Partition, OffsetRange]
     blocked: Mapping[Partition, Blocked] = field(default_factory=dict)
-    skipped: Mapping[Partition, tuple[int, int]] = field(default_factory=dict)
-    rewound: Mapping[Partition, tuple[int, int]] = field(default_factory=dict)
     fenced: Mapping[Partition, Owner | None] = field(default_factory=dict)
 
     def blocking(self, errors: Mapping[Partition, Blocked]) -> Workload:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import os
 import random
 import shutil
@@ -10,11 +9,10 @@ import socket
 import subprocess
 import tempfile
 import time
-import uuid
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Self
+from secrets import token_urlsafe
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # not in its __all__
@@ -137,16 +135,12 @@ class Broker(Cluster, Startable):
             self.kill(node)
             raise
 
-    def stop(self, node: int | None = None) -> None:
-        """Stop all nodes or one; their data stay."""
-        self._end(node, at_once=False)
-
     def kill(self, node: int | None = None) -> None:
         """Kill all nodes or one by SIGKILL; their data stay as they are."""
-        self._end(node, at_once=True)
+        self.stop(node, at_once=True)
 
-    def _end(self, node: int | None, *, at_once: bool) -> None:
-        """Signal all servers before waiting for any, so that they stop in parallel."""
+    def stop(self, node: int | None = None, *, at_once: bool = False) -> None:
+        """Stop all nodes or one; their data stay. Each is signalled before any is waited for: they stop in parallel."""
         self._admin = None  # a client whose only broker was killed may never get a response again (librdkafka 2.16)
         ending = [self._processes.pop(each) for each in self._nodes(node) if each in self._processes]
         for process in ending:
@@ -178,9 +172,7 @@ class Broker(Cluster, Startable):
         if not (data / META).exists():
             data.mkdir()
             meta, checkpoint = _formatted(java, jars)
-            # A random id in Kafka's format: URL-safe Base64.
-            directory = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
-            mine = {"node.id": str(node), "directory.id": directory}
+            mine = {"node.id": str(node), "directory.id": token_urlsafe(16)}  # in Kafka's format
             (data / META).write_text("".join(f"{key}={value}\n" for key, value in (meta | mine).items()))
             (data / CHECKPOINT).write_bytes(checkpoint)
 
@@ -277,7 +269,7 @@ def _formatted(java: str, jars: Path) -> tuple[dict[str, str], bytes]:
         return dict(row.split("=", 1) for row in rows), (data / CHECKPOINT).read_bytes()
 
 
-class HeldPorts(tuple[int, ...]):  # noqa: SLOT001  # a tuple has no slots of its own
+class HeldPorts(list[int]):
     """
     Loopback ports reserved while this object lives.
 
@@ -285,22 +277,20 @@ class HeldPorts(tuple[int, ...]):  # noqa: SLOT001  # a tuple has no slots of it
     but a search for a free port like ours cannot.
     """
 
-    _sockets: list[int]
-
-    def __new__(cls, count: int) -> Self:
-        candidates, holders = random.sample(PORTS, len(PORTS)), list[socket.socket]()
-        while len(holders) < count:
-            holder = socket.socket()
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self._sockets: list[int] = []
+        candidates = random.sample(PORTS, len(PORTS))
+        while len(self) < count:
+            holder, port = socket.socket(), candidates.pop()
             try:
-                holder.bind(("127.0.0.1", candidates.pop()))
+                holder.bind(("127.0.0.1", port))
             except OSError:
                 holder.close()
                 continue
             holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # only now: two holders must not share a port
-            holders.append(holder)
-        held = super().__new__(cls, (holder.getsockname()[1] for holder in holders))
-        held._sockets = [holder.detach() for holder in holders]
-        return held
+            self.append(port)
+            self._sockets.append(holder.detach())
 
     def __del__(self) -> None:
         for number in self._sockets:

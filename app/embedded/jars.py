@@ -21,6 +21,7 @@ from functools import partial
 from http.client import HTTPException
 from pathlib import Path
 from typing import Self
+from urllib.error import HTTPError
 from urllib.request import urlopen
 
 from rich.console import Console
@@ -34,6 +35,8 @@ CONNECTIONS = 8
 ANSWER_SECONDS = 60
 # How long to wait before each further attempt: one name that is not resolved must not end a build.
 PAUSES = (1.0, 5.0, 15.0)
+# The answers below 500 that may be another one then: a request that took too long, and too many of them.
+FOR_NOW = (408, 429)
 LOCK = Path(__file__).with_name("kafka.lock")
 
 
@@ -51,8 +54,6 @@ class Bundle:
     A set of jars and their folder in the cache.
 
     Args:
-        title: the name to show.
-        folder: the name of its cache folder.
         size: the download size to show.
         hashes: the SHA-256 of each jar, by its Maven module (`organisation:module:revision`).
     """
@@ -84,7 +85,11 @@ def fetch_jars(bundle: Bundle = KAFKA) -> Path:
         if not target.is_dir():  # another process may have fetched them in the meantime
             sys.stderr.write(f"downloading {bundle.title} ({bundle.size}, only once)\n")
             partial_folder = cache / f".{bundle.folder}"  # kept after a failure: the next attempt reuses its jars
-            _download(bundle, partial_folder)
+            partial_folder.mkdir(exist_ok=True)
+            console, size = Console(stderr=True), len(bundle.hashes)
+            with ThreadPoolExecutor(CONNECTIONS) as pool:
+                jars = pool.map(partial(_download_jar, partial_folder), bundle.hashes, bundle.hashes.values())
+                list(track(jars, "jars", size, console=console, transient=True, disable=not console.is_terminal))
             partial_folder.rename(target)
     return target
 
@@ -109,16 +114,6 @@ def find_java() -> str:
     return java
 
 
-def _download(bundle: Bundle, folder: Path) -> None:
-    folder.mkdir(exist_ok=True)
-    console = Console(stderr=True)
-    with ThreadPoolExecutor(CONNECTIONS) as pool:
-        jars = pool.map(partial(_download_jar, folder), bundle.hashes, bundle.hashes.values())
-        off = not console.is_terminal
-        for _ in track(jars, "jars", len(bundle.hashes), console=console, transient=True, disable=off):
-            pass
-
-
 def _download_jar(folder: Path, module: str, pinned: str) -> None:
     """Download one jar, unless an earlier attempt has done so. Write it only if its hash is right."""
     organisation, name, revision = module.split(":")
@@ -133,15 +128,16 @@ def _download_jar(folder: Path, module: str, pinned: str) -> None:
 
 
 def _answer(url: str) -> bytes:
-    for pause in (*PAUSES, None):
+    pauses = iter(PAUSES)
+    while True:
         try:
             with urlopen(url, timeout=ANSWER_SECONDS) as answer:  # noqa: S310  # an https URL
                 return bytes(answer.read())
         except (OSError, HTTPException) as error:
-            if pause is None:
+            is_final = isinstance(error, HTTPError) and error.code < 500 and error.code not in FOR_NOW
+            if is_final or (pause := next(pauses, None)) is None:
                 raise FetchFailed(f"Could not download {url} ({error}). Is Maven Central reachable?") from error
             time.sleep(pause)
-    raise AssertionError
 
 
 def _sha256(content: bytes) -> str:

@@ -59,10 +59,8 @@ class ManagedProcess:
     As a context manager it stops the command at the end.
 
     Args:
-        command: the command line.
         log: the file to append its output to.
-        cwd: its working directory.
-        environment: its environment; by default ours.
+        environment: by default ours.
         remove_on_death: a folder to remove if we die without stopping it.
     """
 

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
-from app.errors import Transient
-from app.executor.dead_letters import NO_IDS, TopicIds, make_dead_letter, make_dead_letters
-from app.executor.filtering import NONE_DROPPED, Dropped, Filters
+from app.executor.dead_letters import TopicIds, make_dead_letter, make_dead_letters
 from app.executor.limits import Limits, Now
-from app.executor.parse import REFUSED, key_pattern, refuse, with_headers, with_keys
-from app.model import NO_EPOCH, LastRead, Partition, TaskConfig
+from app.executor.parse import REFUSED, refuse, with_headers, with_keys
+from app.model import NO_EPOCH, SOURCE_KEY, FilterRule, LastRead, TaskConfig
 from app.offsets.metadata import Counts
 from app.records import Chunk, Lines, OutgoingRecord, offsets_of
-from parsers.contract import Parse, Parsed, Parser, Reject
+from parsers.contract import Parse, Parsed, Parser, Reject, Rows
+from parsers.filters import LineFilter
+from parsers.keys import pattern_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,24 +52,58 @@ class Cleansed:
         none = replace(self.lines, values=self.lines.values.slice(0, 0), rows=self.lines.rows[:0])
         return replace(self, lines=none, bytes_out=0, dead_letters=[dead_letter], reasons=[reason])
 
-    def refuse_repeats(self, partition: Partition, position: int) -> None:
-        """
-        Require that the records begin at the position or after it. librdkafka has delivered some twice (#4261, #4637).
-
-        The lane then reads again from its committed offset.
-
-        Raises:
-            Transient: they begin before it.
-        """
-        if self.records and self.start < position:
-            cause = f"the consumer delivered records from offset {self.start} on again"
-            raise Transient(partition, cause, position)
-
     @property
     def counts(self) -> Counts:
         return Counts(
             self.records, len(self.lines), Counter(self.reasons), self.bytes_in, self.bytes_out, filtered=self.filtered
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """
+    The rows of a chunk that filters dropped.
+
+    Args:
+        rows: ascending.
+        by: for each row, the index of its rule.
+        rules: the names of all rules.
+    """
+
+    rows: Rows
+    by: NDArray[np.int8]
+    rules: Sequence[str]
+
+    def counts(self, begin: int, end: int) -> Mapping[str, int]:
+        """Return how many of the rows from `begin` up to but excluding `end` each rule dropped."""
+        first, after = np.searchsorted(self.rows, (begin, end)).tolist()
+        counts = np.bincount(self.by[first:after], minlength=len(self.rules))
+        return {rule: count for rule, count in zip(self.rules, counts.tolist(), strict=True) if count}
+
+
+NONE_DROPPED = Dropped(np.zeros(0, np.int32), np.zeros(0, np.int8), ())
+
+
+class Filters:
+    """The rules of a configuration, in order: the first one that drops a line counts it."""
+
+    def __init__(self, rules: Sequence[FilterRule], parser: Parser) -> None:
+        self._names = [each.name for each in rules]
+        self._filters = [LineFilter(parser, each.field, each.check, keeps=each.keeps) for each in rules]
+
+    def drop(self, parsed: Parsed) -> tuple[Parsed, Dropped]:
+        """Return the result without the lines that are dropped, and what was dropped."""
+        if not self._filters:
+            return parsed, NONE_DROPPED
+        values, left, by = parsed.values, np.arange(len(parsed.rows)), np.full(len(parsed.rows), -1, np.int8)
+        for number, each in enumerate(self._filters):
+            drops = each.drops(values)
+            if drops.any():
+                by[left[drops]] = number
+                left, values = left[~drops], values.filter(pa.array(~drops))
+        dropped = by >= 0
+        kept = replace(parsed, values=values, rows=parsed.rows[left])
+        return kept, Dropped(parsed.rows[dropped], by[dropped], self._names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +114,7 @@ class CleansedChunk:
     parsed: Parsed
     dead_letters: Sequence[OutgoingRecord]
     reasons: Sequence[str]
-    dropped: Dropped = NONE_DROPPED
+    dropped: Dropped
 
     def rows(self, begin: int, end: int, stop: int | None) -> Cleansed:
         """Return the results for these rows, all of one partition; only those before the offset `stop`, if given."""
@@ -121,16 +155,12 @@ class Cleanser:
     """
 
     def __init__(
-        self,
-        config: TaskConfig,
-        parser: Parser,
-        parse: Parse,
-        ids: TopicIds = NO_IDS,
-        clocks: Sequence[Callable[[], float]] = (time.time,),
+        self, config: TaskConfig, parser: Parser, parse: Parse, ids: TopicIds, clocks: Sequence[Callable[[], float]]
     ) -> None:
         self._config = config
         self._parse = parse
-        self._key = key_pattern(parser, config)
+        self._key = "" if config.sink_key == SOURCE_KEY else pattern_of(parser, config.sink_key)
+        """What finds the key in a line; empty if a line keeps its record's key."""
         self._filters = Filters(config.filters, parser)
         self._sink = Limits.of(config.sink, config)
         self._dead_letters = Limits.of(config.dead_letters, config)

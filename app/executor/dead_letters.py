@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache
 from types import MappingProxyType
 from typing import cast
 
@@ -15,25 +14,27 @@ from numpy.typing import NDArray
 from app.executor.limits import CLOCK_MARGIN_MS, Limits, Now
 from app.executor.parse import REFUSED
 from app.headers import ERRORS, STAGE, TOPIC, TOPIC_ID, Headers, cut_from
-from app.model import Partition
 from app.records import HEADER_FRAMING, NO_TIMESTAMP, Chunk, DeadLetters, OutgoingRecord
 from parsers.contract import Parsed, Reject
 
 VALUE_CONVERTER = b"VALUE_CONVERTER"
 """The stage as Kafka Connect names it."""
-_NAMES = tuple(
-    f"{ERRORS}{name}".encode() + b"\0"
-    for name in (
-        "stage",
-        "topic",
-        "partition",
-        "offset",
-        "exception.class.name",
-        "exception.message",
-        "topic.id",
-        "timestamp",
-    )
+_NAMES = (
+    STAGE,
+    TOPIC,
+    f"{ERRORS}partition",
+    f"{ERRORS}offset",
+    f"{ERRORS}exception.class.name",
+    f"{ERRORS}exception.message",
+    TOPIC_ID,
+    f"{ERRORS}timestamp",
 )
+"""
+In their order: `app.headers` finds by the first two where ours begin.
+
+Only a topic with an id has that, and only a record with a new timestamp its old one.
+"""
+_NAMES_AND_STAGE = pa.array([*(name.encode() + b"\0" for name in _NAMES), VALUE_CONVERTER], pa.binary())
 TopicIds = Mapping[str, str]
 """Topic ids by topic name; empty or missing if the brokers report none."""
 NO_IDS: TopicIds = MappingProxyType({})
@@ -61,7 +62,7 @@ def _all_at_once(chunk: Chunk, parsed: Parsed, topic: Limits, now: Now, ids: Top
     columns = [
         chunk.values.take(rows),
         chunk.keys.take(rows),
-        pa.array([*_NAMES, VALUE_CONVERTER], pa.binary()),
+        _NAMES_AND_STAGE,
         pa.array([partition.topic.encode() for partition in origins], pa.binary()),
         pa.array([b"%d" % partition.number for partition in origins], pa.binary()),
         pa.array([ids.get(partition.topic, "").encode() for partition in origins], pa.binary()),
@@ -95,8 +96,10 @@ def _moved(stamps: NDArray[np.int64], refused: NDArray[np.bool_], topic: Limits,
     that the topic may refuse, those of records that Kafka refused, because the timestamp may be the reason, and 0,
     which librdkafka reads as "now".
     """
-    untimely = topic.too_old(stamps, now, -CLOCK_MARGIN_MS) | topic.too_new(stamps, now, -CLOCK_MARGIN_MS)
-    moved: NDArray[np.bool_] = (refused | untimely | topic.topic.append_time | (stamps == 0)) & (stamps != NO_TIMESTAMP)
+    moved: NDArray[np.bool_] = refused | topic.topic.append_time | (stamps == 0)
+    for _, untimely in topic.untimely(stamps, now, -CLOCK_MARGIN_MS):
+        moved |= untimely
+    moved &= stamps != NO_TIMESTAMP
     return moved
 
 
@@ -111,37 +114,30 @@ def make_dead_letter(chunk: Chunk, reject: Reject, topic: Limits, now: Now, ids:
     stamps, original = chunk.timestamps[reject.row : reject.row + 1], chunk.headers(reject.row)
     moved = _moved(stamps, np.array([reject.reason == REFUSED]), topic, now).item()
     stamp = NO_TIMESTAMP if moved else stamps.item()
-    moved_from = [(f"{ERRORS}timestamp", b"%d" % stamps.item())] if moved else []
-    whole = OutgoingRecord(key, value, [*original, *_context(chunk, reject, ids), *moved_from], stamp)
+    whole = OutgoingRecord(key, value, [*original, *_context(chunk, reject, ids, moved=moved)], stamp)
     if topic.takes(_size(whole), value or b""):
         return whole
     told = reject._replace(detail=f"{reject.detail}; {cut_from(value)}")
-    context = [*_context(chunk, told, ids), *moved_from]
+    context = _context(chunk, told, ids, moved=moved)
     bare = OutgoingRecord(key, b"", [*original, *context], stamp)
     if _size(bare) > topic.max_bytes:
         bare = OutgoingRecord(None, b"", context, stamp)
     return bare._replace(value=(value or b"")[: max(0, topic.max_bytes - _size(bare))])
 
 
-def _context(chunk: Chunk, reject: Reject, ids: TopicIds) -> Headers:
-    partition = chunk.partitions[chunk.sources[reject.row]]
-    known = ids.get(partition.topic)
-    return [
-        *_origin(partition),
-        (f"{ERRORS}offset", b"%d" % chunk.offsets[reject.row]),
-        (f"{ERRORS}exception.class.name", reject.reason.encode("utf-8", "replace")),
-        (f"{ERRORS}exception.message", reject.detail.encode("utf-8", "replace")),
-        *([(TOPIC_ID, known.encode())] if known else []),
-    ]
-
-
-@cache
-def _origin(partition: Partition) -> Headers:
-    return [
-        (STAGE, VALUE_CONVERTER),
-        (TOPIC, partition.topic.encode()),
-        (f"{ERRORS}partition", b"%d" % partition.number),
-    ]
+def _context(chunk: Chunk, reject: Reject, ids: TopicIds, *, moved: bool) -> Headers:
+    topic, number = chunk.partitions[chunk.sources[reject.row]]
+    values = (
+        VALUE_CONVERTER,
+        topic.encode(),
+        b"%d" % number,
+        b"%d" % chunk.offsets[reject.row],
+        reject.reason.encode("utf-8", "replace"),
+        reject.detail.encode("utf-8", "replace"),
+        ids.get(topic, "").encode() or None,
+        b"%d" % chunk.timestamps[reject.row] if moved else None,
+    )
+    return [(name, value) for name, value in zip(_NAMES, values, strict=True) if value is not None]
 
 
 def _size(one: OutgoingRecord) -> int:

@@ -23,7 +23,7 @@ class Fates:
 
     def __init__(self, config: TaskConfig, parse: Parse, clock: Callable[[], float] = time.time) -> None:
         self._config = config
-        self._cleanser = Cleanser(config, make_parser(config), parse, clocks=(clock,))
+        self._cleanser = Cleanser(config, make_parser(config), parse, ids={}, clocks=(clock,))
 
     def of(self, records: Sequence[Record]) -> list[Fate]:
         """Return the result for each record, in order."""
@@ -46,8 +46,7 @@ class Fates:
         for row, value in zip(parsed.rows.tolist(), parsed.values.to_pylist(), strict=True):
             headers = [(name, values[row]) for name, values in kept if values[row] is not None]
             line = OutgoingRecord(keys[row], value, headers, records[row].timestamp)
-            targets = Targets.of(self._config, records[row].partition)
-            yield row, Fate(records[row], Partition(targets.sink, targets.sink_partition), line)
+            yield row, Fate(records[row], Targets.of(self._config, records[row].partition).line, line)
 
     def _rejects(self, records: Sequence[Record], results: CleansedChunk) -> dict[int, Fate]:
         rejects = zip(results.parsed.rejects(), results.dead_letters, strict=True)

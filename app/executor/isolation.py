@@ -14,12 +14,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from multiprocessing.connection import Pipe
-from typing import Self
+from multiprocessing.connection import Connection, Pipe
+from typing import Any
 
 import pyarrow as pa
 
-from app.events import PARSER_ISOLATED
+from app.errors import ParserLost
+from app.events import Event
 from app.executor.parse import NOTHING, parse
 from app.model import Assignment, TaskConfig
 from app.watchdog import Watchdog
@@ -30,7 +31,12 @@ DEATHS = 2
 ALIVE_SECONDS = 0.5
 # More than the trials of one chunk can take: they report after 3 s and one more record.
 PATIENCE_SECONDS = 60.0
-PROGRAM = "import sys; sys.path[:] = sys.argv[2:]; from app.executor.trials import serve; serve(int(sys.argv[1]))"
+READ_STDERR = "see its stderr; if that says nothing, it was killed, perhaps for want of memory: free some and try again"
+# Ctrl-C reaches this process, too. The end of its connection stops it.
+PROGRAM = (
+    "import signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN); sys.path[:] = sys.argv[2:]; "
+    "from app.executor.trials import serve; serve(int(sys.argv[1]))"
+)
 
 
 def is_isolated(assignment: Assignment) -> bool:
@@ -43,54 +49,43 @@ def parsing(parser: Parser, assignment: Assignment, watchdog: Watchdog) -> Itera
     if not is_isolated(assignment):
         yield partial(parse, parser)
         return
-    PARSER_ISOLATED.log()
-    with IsolatedParser(assignment.config, watchdog.feed) as isolated:
-        isolated.parse(NOTHING.values)  # its start, slow on a busy machine, must leave time for records
-        yield isolated.parse
+    Event.PARSER_ISOLATED.log()
+    with isolated(assignment.config, watchdog.feed) as parse_apart:
+        parse_apart(NOTHING.values)  # its start, slow on a busy machine, must leave time for records
+        yield parse_apart
 
 
-class IsolatedParser:
+@contextmanager
+def isolated(config: TaskConfig, alive: Callable[[], object] = lambda: None) -> Iterator[Parse]:
     """
-    A parser in a separate process, as a context manager.
+    Yield what parses in a separate process, perhaps only a prefix of the values.
+
+    It raises ParserLost if the process has exited or does not respond.
 
     Args:
         alive: called again and again while the process works, to feed a watchdog.
     """
-
-    def __init__(self, config: TaskConfig, alive: Callable[[], object] = lambda: None) -> None:
-        self._config = config
-        self._alive = alive
-
-    def __enter__(self) -> Self:
-        self._connection, theirs = Pipe()
-        command = [sys.executable, "-c", PROGRAM, str(theirs.fileno()), *sys.path]
-        self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
-        theirs.close()
-        self._connection.send(self._config)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._connection.close()
-        self._process.kill()
-        self._process.wait()
-
-    def parse(self, values: pa.BinaryArray) -> Parsed:
-        """
-        Return the results for these values, or for a prefix of them.
-
-        Raises:
-            RuntimeError: the process has exited or does not respond.
-        """
-        until = time.monotonic() + PATIENCE_SECONDS
+    ours, theirs = Pipe()
+    command = [sys.executable, "-c", PROGRAM, str(theirs.fileno()), *sys.path]
+    with subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL) as process, ours:
         try:
-            self._connection.send(values)
-            while not self._connection.poll(ALIVE_SECONDS):
-                self._alive()
-                if time.monotonic() > until:
-                    msg = f"the parser process has not responded for {PATIENCE_SECONDS:.0f} s"
-                    raise RuntimeError(msg)
-            parsed: Parsed = self._connection.recv()
-        except (EOFError, OSError) as error:
-            msg = "the parser process exited; see its stderr"
-            raise RuntimeError(msg) from error
-        return parsed
+            theirs.close()
+            ours.send(config)
+            yield partial(_parse_apart, ours, alive)
+        finally:
+            process.kill()
+
+
+def _parse_apart(process: Connection[Any, Any], alive: Callable[[], object], values: pa.BinaryArray) -> Parsed:
+    until = time.monotonic() + PATIENCE_SECONDS
+    try:
+        process.send(values)
+        while not process.poll(ALIVE_SECONDS):
+            alive()
+            if time.monotonic() > until:
+                cause = f"the parser process has not responded for {PATIENCE_SECONDS:.0f} s"
+                raise ParserLost(cause, "the machine is overloaded, or the parser takes that long in __init__")
+        parsed: Parsed = process.recv()
+    except (EOFError, OSError) as error:
+        raise ParserLost("the parser process exited", READ_STDERR) from error
+    return parsed

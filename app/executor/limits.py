@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
@@ -10,14 +11,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from app.kafka.properties import compression, largest_record
-from app.model import Destination, TaskConfig
+from app.model import Destination, TaskConfig, TimestampLimit
 from app.records import NO_TIMESTAMP
 
 # A record's framing, the batch header and the marker of a transaction's first record count against max.message.bytes.
 FRAMING_BYTES = 512
 # Allows for clock skew between this machine and the broker, and for the time until a record is written.
 CLOCK_MARGIN_MS = 60_000
-_UNCOMPRESSED = ("none", "uncompressed")
 
 
 class Now(NamedTuple):
@@ -60,25 +60,19 @@ class Limits:
             return size <= self.max_bytes
         return all(size - _saved(value, codec) <= self.max_bytes for codec in self.codecs)
 
-    def too_old(self, timestamps: NDArray[np.int64], now: Now, margin: int = CLOCK_MARGIN_MS) -> NDArray[np.bool_]:
-        """Tell which timestamps the topic refuses as too far in the past, beyond a margin and by all clocks."""
-        before = self.topic.before
-        if before is None:
-            return np.zeros(len(timestamps), np.bool_)
-        oldest = now.earliest - before.milliseconds - margin
-        old: NDArray[np.bool_] = (timestamps < oldest) & (timestamps != NO_TIMESTAMP)
-        return old
-
-    def too_new(self, timestamps: NDArray[np.int64], now: Now, margin: int = CLOCK_MARGIN_MS) -> NDArray[np.bool_]:
-        """Tell which timestamps the topic refuses as too far in the future, beyond a margin and by all clocks."""
-        after = self.topic.after
-        if after is None:
-            return np.zeros(len(timestamps), np.bool_)
-        return timestamps > now.latest + after.milliseconds + margin
+    def untimely(
+        self, timestamps: NDArray[np.int64], now: Now, margin: int = CLOCK_MARGIN_MS
+    ) -> Iterator[tuple[TimestampLimit, NDArray[np.bool_]]]:
+        """Yield each limit of the topic, and which timestamps violate it beyond a margin, by all clocks."""
+        before, after = self.topic.before, self.topic.after
+        if before is not None:
+            yield before, (timestamps < now.earliest - before.milliseconds - margin) & (timestamps != NO_TIMESTAMP)
+        if after is not None:
+            yield after, timestamps > now.latest + after.milliseconds + margin
 
 
 def _saved(value: bytes, codec: str) -> int:
     """Return a cautious estimate of the bytes saved: librdkafka compresses whole batches with its own settings."""
-    if codec in _UNCOMPRESSED:
+    if codec in ("none", "uncompressed"):
         return 0
     return max(0, len(value) - len(pa.compress(value, codec=codec))) * 9 // 10

@@ -28,6 +28,9 @@ SLOW_SECONDS = 2.0
 GROWTH = 1.5
 # In bytes: a partition that takes MOST in one transaction is no longer limited; LEAST is always allowed.
 MOST, LEAST = 32 << 20, 64 << 10
+# How long a partition may run without using up its allowance. Until that is forgotten, each poll of the task is as
+# small: with 64 KiB, a million records cost 23 CPU-seconds instead of 2.
+UNUSED_SECONDS = 10.0
 # The approximate overhead of a record in librdkafka and the protocol.
 RECORD_BYTES = 256
 
@@ -43,11 +46,24 @@ class Allowance:
 
     Records must be acknowledged before they can be committed, and within the transaction timeout. A slow commit shows
     how much the sink accepts in its time, and sets the size of the next transactions. Fast commits let them grow again,
-    but gradually: a broker that enforces a quota tolerates a burst at first and throttles its clients later.
+    but gradually: a broker that enforces a quota tolerates a burst at first and throttles its clients later. A quiet
+    partition never shows that its sink is fast again, so an allowance that it does not use up is forgotten.
     """
 
     def __init__(self, most: int | None = None) -> None:
         self.bytes = most
+        self._forgotten_at = math.inf
+        """When it will be forgotten unless it is used up; infinity until its partition runs with room left."""
+
+    def room(self, taken: int, now: float) -> float:
+        """Return how many bytes the running partition may take beyond `taken`, at most 0 if none; infinity if any."""
+        most = self.bytes  # the thread of a commit may change it
+        if most is None:
+            return math.inf
+        self._forgotten_at = math.inf if taken >= most else min(self._forgotten_at, now + UNUSED_SECONDS)
+        if now > self._forgotten_at:
+            self.bytes = None
+        return most - taken
 
     def committed(self, taken: int, seconds: float) -> None:
         """Learn that a commit of `taken` bytes took this long."""
@@ -63,7 +79,10 @@ class Allowance:
             self._shrink(taken, SLOW_SECONDS / seconds / 2)
 
     def _shrink(self, taken: int, share: float) -> None:
+        if taken == 0:  # says nothing about how much the sink accepts
+            return
         before = taken if self.bytes is None else min(taken, self.bytes)
+        self._forgotten_at = math.inf
         self.bytes = max(LEAST, int(before * share))
 
 
@@ -74,14 +93,11 @@ class _Bucket:
         self._tokens = math.inf  # a new partition has been idle
         self._at = now
 
-    def fill(self, rate: float, now: float) -> float:
-        """Add tokens for the time passed, at a rate in records per second; return how many there are."""
-        self._tokens = min(self._tokens + rate * (now - self._at), rate * BURST_SECONDS)
+    def take(self, records: int, rate: float, now: float) -> float:
+        """Add tokens for the time passed, at a rate in records per second, and take some; return how many are left."""
+        self._tokens = min(self._tokens + rate * (now - self._at), rate * BURST_SECONDS) - records
         self._at = now
         return self._tokens
-
-    def take(self, records: int) -> None:
-        self._tokens -= records
 
 
 class Pacing:
@@ -110,7 +126,7 @@ class Pacing:
         self._next_resize = 0.0
         self._clock = clock
         self._buckets: dict[Partition, _Bucket] = {}
-        self._allowances = {partition: Allowance(most) for partition, most in allowances.items()}
+        self._allowances = {each: Allowance(most) for each, most in allowances.items()}
         """Only of partitions that have been slow to commit."""
         self._held = 0.0
         """The unacknowledged bytes of all lanes at the last count, plus all bytes taken since."""
@@ -133,11 +149,9 @@ class Pacing:
         return self._held >= self._window
 
     def _mosts(self, lane: Lane) -> Iterator[int]:
-        limit = self._limit(lane)
-        if limit is not None:
+        if (limit := self._limit(lane)) is not None:
             yield max(1, int(limit * POLL_SECONDS))
-        allowance = self.allowance(lane.partition)
-        if allowance is not None and (room := allowance - size(lane.ledger.progress.open)) > 0:
+        if 0 < (room := self._room(lane)) < math.inf:
             yield math.ceil(room / self._record_size(lane))
         if self._full:
             yield max(1, int(self._share / self._record_size(lane)))
@@ -146,12 +160,10 @@ class Pacing:
         """Count the records that a lane has taken, and hold the lane if it must rest."""
         self._held += size(cleansed)
         self._taken += Counts(cleansed.records, bytes_in=cleansed.bytes_in)
-        limit = self._limit(lane)
-        if limit is not None:
+        if (limit := self._limit(lane)) is not None:
             now = self._clock()
             bucket = self._buckets.setdefault(lane.partition, _Bucket(now))
-            bucket.fill(limit, now)
-            bucket.take(cleansed.records)
+            bucket.take(cleansed.records, limit, now)
         if self.rests(lane):
             lane.hold()
 
@@ -165,7 +177,7 @@ class Pacing:
         if taken:
             self._resize(quick=seconds <= SLOW_SECONDS)
         if seconds > SLOW_SECONDS or ledger.partition in self._allowances:
-            self._of(ledger).committed(taken, seconds)
+            self._allowances.setdefault(ledger.partition, Allowance()).committed(taken, seconds)
 
     @contextmanager
     def delivering(self, ledger: Ledger) -> Iterator[None]:
@@ -175,7 +187,7 @@ class Pacing:
             yield
         except PartitionError:
             seconds = self._clock() - began
-            self._of(ledger).failed(taken, seconds)
+            self._allowances.setdefault(ledger.partition, Allowance()).failed(taken, seconds)
             if seconds > SLOW_SECONDS:
                 self._resize(quick=False)
             raise
@@ -186,31 +198,33 @@ class Pacing:
             self._next_resize = now + RESIZE_SECONDS
             self._window = min(self._memory, self._window * 2) if quick else max(self._first_window, self._window // 2)
 
-    def _of(self, ledger: Ledger) -> Allowance:
-        return self._allowances.setdefault(ledger.partition, Allowance())
-
     def rests(self, lane: Lane) -> bool:
-        allowance = self.allowance(lane.partition)
-        return (
-            self._owes(lane)
-            or (allowance is not None and size(lane.ledger.progress.open) >= allowance)
-            or (self._full and self._held_by(lane) > self._share)
-        )
+        return self._owes(lane) or self._room(lane) <= 0 or (self._full and self._held_by(lane) > self._share)
+
+    def waits_for_commit(self, lane: Lane) -> bool:
+        """Whether a lane has no room left, and no commit lately: by `commit.interval` the next may be a minute away."""
+        return self._room(lane) <= 0 and self._clock() - lane.ledger.committed_at >= SLOW_SECONDS
 
     def _owes(self, lane: Lane) -> bool:
         limit, bucket = self._limit(lane), self._buckets.get(lane.partition)
-        return limit is not None and bucket is not None and bucket.fill(limit, self._clock()) < 0
+        return limit is not None and bucket is not None and bucket.take(0, limit, self._clock()) < 0
 
     def allowance(self, partition: Partition) -> int | None:
         """Return how many bytes a partition may take before it commits; None if its commits are fast."""
         allowance = self._allowances.get(partition)
         return None if allowance is None else allowance.bytes
 
+    def _room(self, lane: Lane) -> float:
+        """Return how many bytes a lane may take before it commits, at most 0 if none; infinity if its sink is fast."""
+        allowance = self._allowances.get(lane.partition)
+        return math.inf if allowance is None else allowance.room(size(lane.ledger.progress.open), self._clock())
+
     def _limit(self, lane: Lane) -> int | None:
         return self._rates.limit(backlog=lane.ledger.in_backlog)
 
     def _held_by(self, lane: Lane) -> float:
-        return lane.waiting * self._record_size(lane)
+        ready = lane.ready  # the thread of a call may change it
+        return 0.0 if ready is None else ready.writer.waiting * self._record_size(lane)
 
     def _record_size(self, lane: Lane) -> float:
         """Return the mean record size of a lane or, before its first record, of all lanes; LEAST before any record."""

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from app.executor.limits import Limits, Now
 from app.headers import SOURCE
-from app.model import SOURCE_KEY, Partition, TaskConfig
+from app.model import Partition, TaskConfig
 from app.records import HEADER_FRAMING, Chunk, offsets_of
 from parsers import registry
 from parsers.contract import Parsed, Parser, breaches
 from parsers.flume import envelope
-from parsers.keys import cut, pattern_of
+from parsers.keys import cut
 
 PARSER_ERROR = "parser_error"
 TOO_LARGE = "too_large"
@@ -34,11 +34,6 @@ LONGEST_TEXT = 1_000
 def make_parser(config: TaskConfig) -> Parser:
     """Return the configured parser, which also opens Flume's envelope if there is one."""
     return envelope.wrap(registry.load(config.parser.name, config.parser.options), config.format)
-
-
-def key_pattern(parser: Parser, config: TaskConfig) -> str:
-    """Return the pattern that finds the key in a line; empty if a line keeps its record's key."""
-    return "" if config.sink_key == SOURCE_KEY else pattern_of(parser, config.sink_key)
 
 
 def with_headers(chunk: Chunk, config: TaskConfig) -> Chunk:
@@ -91,14 +86,14 @@ def parse(parser: Parser, values: pa.BinaryArray) -> Parsed:
     try:
         parsed = parser.parse(values)
         _check(parsed, len(values))
-    except Exception as error:  # noqa: BLE001  # a parser is user code and may raise anything
+    except (Exception, SystemExit) as error:  # noqa: BLE001  # a parser is user code and may raise anything
         if len(values) > 1:
             return join([parse(parser, values.slice(row, 1)) for row in range(len(values))])
         parsed = parser_error(_text(error))
     return _with_short_texts(parsed)
 
 
-def _text(error: Exception) -> str:
+def _text(error: BaseException) -> str:
     """Return an exception's type and text, which may hold half a surrogate pair, or fail itself."""
     text = type(error).__name__
     with suppress(Exception):
@@ -146,8 +141,7 @@ def _check(parsed: object, records: int) -> None:
     The bulk backend reads these arrays' buffers by layout, so a wrong type would produce wrong lines.
     """
     for breach in breaches(parsed, records):
-        msg = f"the parser broke its contract: {breach}"
-        raise ValueError(msg)
+        raise ValueError(f"the parser broke its contract: {breach}")
 
 
 def _without_oversized(parsed: Parsed, chunk: Chunk, sink: Limits) -> Parsed:
@@ -167,11 +161,10 @@ def _without_keyless(parsed: Parsed, keys: pa.BinaryArray, sink: Limits) -> Pars
 
 
 def _without_untimely(parsed: Parsed, timestamps: NDArray[np.int64], sink: Limits, now: Now) -> Parsed:
-    for limit, untimely in ((sink.topic.before, sink.too_old), (sink.topic.after, sink.too_new)):
-        if limit is not None:
-            stamps = timestamps[parsed.rows]
+    for limit, untimely in sink.untimely(timestamps, now):
+        if untimely.any():
             detail = f"timestamp {{}} violates the sink's {limit.setting}={limit.milliseconds} (now {now.latest})"
-            parsed = _reject(parsed, untimely(stamps, now), REFUSED, detail, stamps)
+            parsed = _reject(parsed, untimely[parsed.rows], REFUSED, detail, timestamps[parsed.rows])
     return parsed
 
 

@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Never, Self
 
-from app.errors import NotUsable, PartitionError, Transient, Unreachable
+from app.errors import NotUsable, OffsetPending, PartitionError, Transient, Unreachable
 from app.executor.breaker import CircuitBreaker
 from app.executor.calls import Calls
 from app.executor.cleanse import Cleansed, CleansedChunk, Cleanser
@@ -29,7 +29,6 @@ from app.executor.pacing import LEAST, Pacing
 from app.executor.parse import REFUSED
 from app.executor.stopwatch import Stopwatch
 from app.model import Assignment, CommittedOffset, OffsetRange, Outcome, Partition, Receipt, TaskConfig
-from app.rates import Window
 from app.records import Chunk
 from app.runtime import REAL, Runtime
 from app.watchdog import Watchdog
@@ -129,17 +128,19 @@ class Task:
 
     def __init__(self, assignment: Assignment, clients: ClientFactory, runtime: Runtime, watchdog: Watchdog) -> None:
         config = assignment.config
+        self._clients = clients
         self.consumer = clients.consumer()
         self.stopwatch = Stopwatch(assignment.attempt, runtime.monotonic)
         self._clock = runtime.monotonic
-        self._watchdog = watchdog
         try:
-            self._offsets = offsets = clients.offsets()
+            self._offsets = clients.offsets()
         except Unreachable:
             self.consumer.close()
             raise
         self._lanes = {each.partition: Lane(each, self.consumer, config.owner) for each in assignment.ranges}
-        self._breaker = CircuitBreaker(config.breaker, _windows(assignment), self._clock)
+        # A retry knows neither how old the breaker's windows are by now nor what was counted since.
+        windows = {} if assignment.attempt.number else assignment.windows
+        self._breaker = CircuitBreaker(config.breaker, windows, self._clock)
         self._threads = runtime.threads(2 * len(self._lanes) + 1, "winnow-lane")
         self._pacing = Pacing(config.rates, config.buffer_memory, _allowances(assignment), self._clock)
         self._calls = Calls(self._threads, self._clock, watchdog, self._send_rest)
@@ -155,11 +156,9 @@ class Task:
             reports=lambda lane: lane is self._control_lane,
         )
         self._next_free = 0.0
-        self._fence_and_open = partial(Closed.open, clients=clients, offsets=offsets)
-        self._tell = partial(Ended.tell, clients=clients, offsets=offsets)
         self._told: set[Partition] = set()
         """The blocked partitions whose reason has been stored with their offsets."""
-        self._fences = Fences(config.owner, offsets, runtime.monotonic)
+        self._fences = Fences(config.owner, self._offsets, runtime.monotonic)
         self._takes_over = assignment.takes_over
         self._without_records = set(self._lanes) if self._takes_over else set()
         """The partitions taken over that have not committed a record since."""
@@ -173,17 +172,14 @@ class Task:
     def __exit__(self, *_: object) -> None:
         """Drop all uncommitted work: after an error none of it may count."""
         try:
-            self._discard_all()
+            self._calls.abandon(LAST_SECONDS)
+            for lane in self._free_lanes():
+                self._calls.start(lane, lane.finish().discard)
+            self._calls.settle()
+            self._calls.abandon(LAST_SECONDS)
         finally:
             self._close()
             self._threads.shutdown(wait=False)
-
-    def _discard_all(self) -> None:
-        self._calls.abandon(LAST_SECONDS)
-        for lane in self._free_lanes():
-            self._calls.start(lane, lane.finish().discard)
-        self._calls.settle()
-        self._calls.abandon(LAST_SECONDS)
 
     def _close(self) -> None:
         """Close the clients once no call uses them; closing them earlier crashes the process in librdkafka."""
@@ -261,16 +257,27 @@ class Task:
     def _open(self, closed: Closed, committed: CommittedOffset | None) -> Opened:
         """Open a lane with this committed offset, unless a later run has taken it."""
         refuse_if_taken(closed.ledger, committed)
-        return self._fence_and_open(closed)
+        return closed.open(self._clients, self._offsets)
 
     def _begin_alone(self, opened: Opened) -> State:
         partition = opened.ledger.partition
         try:
             committed = self._committed([partition])
         except Transient:
-            opened.end_pending(self._committed([partition], stable=False).get(partition))
-            committed = self._committed([partition])
+            committed = self._no_longer_pending(opened)
         return self._begin(opened, committed.get(partition))
+
+    def _no_longer_pending(self, opened: Opened) -> Mapping[Partition, CommittedOffset]:
+        """End the transaction that seems to block the stable offset, and return that."""
+        partition = opened.ledger.partition
+        try:
+            opened.end_pending(self._committed([partition], stable=False).get(partition))
+        except OffsetPending as pending:
+            try:  # perhaps none was pending, and Kafka was only slow
+                return self._committed([partition])
+            except Transient:
+                raise pending from None
+        return self._committed([partition])
 
     def _begin(self, opened: Opened, committed: CommittedOffset | None) -> State:
         # In a take-over, the offset in our name tells the other service who has fenced it.
@@ -279,6 +286,8 @@ class Task:
     def _committed(
         self, partitions: Sequence[Partition], *, stable: bool = True
     ) -> Mapping[Partition, CommittedOffset]:
+        if not partitions:  # no lane has opened
+            return {}
         try:
             return self._offsets.load(partitions, stable=stable)
         except (Unreachable, NotUsable) as error:
@@ -288,11 +297,9 @@ class Task:
         return [lane for lane in self._lanes.values() if lane not in self._calls]
 
     def poll(self) -> Chunk | None:
-        limits = (self._pacing.most(self._lanes.values()), self._parseable)
-        most = min((limit for limit in limits if limit is not None), default=None)
-        if self._clock() < self._hurries_until:
-            most = min(FIRST_RECORDS, most or FIRST_RECORDS)
-        return self.consumer.poll(POLL_SECONDS, most)
+        first = FIRST_RECORDS if self._clock() < self._hurries_until else None
+        limits = (self._pacing.most(self._lanes.values()), self._parseable, first)
+        return self.consumer.poll(POLL_SECONDS, min((limit for limit in limits if limit is not None), default=None))
 
     def adapt(self, records: int, seconds: float) -> None:
         """Adapt the next chunk's size to how long an own parser took for this one."""
@@ -337,8 +344,9 @@ class Task:
         self._commit_first_records()
         self._attend()
         self._free(now)
-        if self._owes_heartbeat(now):
-            self._commits.start([self._control_lane])
+        control = self._control_lane
+        if control.ready is not None and now - control.ledger.committed_at >= HEARTBEAT_SECONDS:
+            self._commits.start([control])
 
     def _commit_first_records(self) -> None:
         """Commit the first records of each partition taken over at once: its readers have waited long enough."""
@@ -360,7 +368,7 @@ class Task:
             ended = lane.state
             if isinstance(ended, Ended) and ended.outcome is Outcome.BLOCKED and lane.partition not in self._told:
                 self._told.add(lane.partition)
-                self._calls.start(lane, partial(self._tell, ended))
+                self._calls.start(lane, partial(ended.tell, self._clients, self._offsets))
 
     def _attend_to(self, lane: Lane, now: float) -> None:
         if (ready := lane.ready) is None or self._pacing.rests(lane):
@@ -368,8 +376,12 @@ class Task:
         else:
             self._calls.attempt(lane, ready, Ready.read)
         match lane.state:
-            case Ready() as ready:
-                self._attend_to_ready(lane, ready)
+            case Ready() as ready if ready.dirty and (
+                lane.ledger.at_end or lane.ledger.at_stop or self._pacing.waits_for_commit(lane)
+            ):
+                self._commits.start([lane])
+            case Ready() if lane.ledger.at_end:
+                lane.finish()
             case Opened() as opened:
                 self._calls.start(lane, partial(self._begin_alone, opened), OPEN_SECONDS)
             case Closed() | Ended() as off if off.writer is not None:
@@ -378,12 +390,6 @@ class Task:
                 self._calls.start(lane, partial(self._open_again, closed), OPEN_SECONDS)
             case Ended(outcome=Outcome.FENCED) as ended if lane.partition not in self._fences.taken:
                 self._calls.start(lane, partial(self._look, ended, once=lane is self._first_lane))
-
-    def _attend_to_ready(self, lane: Lane, ready: Ready) -> None:
-        if (ready.ledger.at_end or ready.ledger.at_stop) and ready.dirty:
-            self._commits.start([lane])
-        elif ready.ledger.at_end:
-            lane.finish()
 
     def _look(self, ended: Ended, *, once: bool) -> Ended:
         self._fences.look(ended.ledger.partition, once=once)
@@ -410,10 +416,6 @@ class Task:
         ours = (lane for lane in lanes if lane.partition not in self._fences.taken and not lane.ledger.troubled)
         return next(ours, next(iter(lanes)))
 
-    def _owes_heartbeat(self, now: float) -> bool:
-        lane = self._control_lane
-        return lane.ready is not None and now - lane.ledger.committed_at >= HEARTBEAT_SECONDS
-
     def finish(self) -> list[Receipt]:
         """
         Commit what is open, renew the offsets of idle partitions, and return the receipts.
@@ -425,13 +427,11 @@ class Task:
         self._commits.start(self._lanes.values())
         self._calls.settle()
         self._calls.abandon(LAST_SECONDS)
-        for lane in self._free_lanes():
-            lane.finish()
         return [self._receipt(lane) for lane in self._lanes.values()]
 
     def _receipt(self, lane: Lane) -> Receipt:
-        """Return what a lane did, and what the partition's next task must know."""
-        receipt = lane.receipt()
+        """End a lane; return what it did, and what the partition's next task must know."""
+        receipt = lane.finish().receipt()
         return replace(receipt, allowance=self._pacing.allowance(lane.partition), window=self._breaker.window(receipt))
 
 
@@ -443,8 +443,3 @@ def _allowances(assignment: Assignment) -> Mapping[Partition, int]:
     """Return the initial allowances; they are small if a slow sink may have choked earlier workers."""
     least = dict.fromkeys((each.partition for each in assignment.ranges), LEAST) if is_isolated(assignment) else {}
     return least | dict(assignment.allowances)
-
-
-def _windows(assignment: Assignment) -> Mapping[Partition, Window]:
-    """Return the breaker's windows; a retry knows neither how old they are by now nor what was counted since."""
-    return {} if assignment.attempt.number else assignment.windows

@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 from confluent_kafka import KafkaException
 
-from app.errors import Transient
 from app.kafka.delivery import Delivery
 from app.kafka.failures import of_writing
 from app.kafka.sender import Sender
@@ -21,10 +20,8 @@ class AcknowledgedWriter(Writer):
     """
     At least once: the offset moves after all records before it are acknowledged.
 
-    Args:
-        claim: saves the offset.
-        end_transactions: fences and ends transactions of an earlier, exactly-once run; returns False if Kafka does not
-            respond.
+    `claim` saves it; `fence` fences an earlier, exactly-once run, which ends its transactions, and raises
+    Transient if Kafka refuses or is silent.
     """
 
     def __init__(
@@ -33,13 +30,13 @@ class AcknowledgedWriter(Writer):
         sender: Sender,
         delivery: Delivery,
         claim: Claim,
-        end_transactions: Callable[[Partition], bool],
+        fence: Callable[[], None],
         *,
         committed: Committed = nobody,
     ) -> None:
         super().__init__(partition, sender, delivery, committed=committed)
         self._claim = claim
-        self._end_transactions = end_transactions
+        self._fence = fence
 
     def open(self) -> None:
         """Do nothing: the first commit fences earlier owners."""
@@ -51,10 +48,6 @@ class AcknowledgedWriter(Writer):
     def end_pending(self, committed: int | None) -> None:  # noqa: ARG002  # it ends whichever transaction is pending
         """End an earlier run's transaction that blocks reading the offset."""
         self._fence()
-
-    def _fence(self) -> None:
-        if not self._end_transactions(self._partition):
-            raise Transient(self._partition, "no broker responded while ending the transactions of an earlier run")
 
     def commit(self, offset: int, metadata: str) -> None:
         self._acknowledge(offset)

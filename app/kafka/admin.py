@@ -65,20 +65,18 @@ def ask_offsets(
     for at, future in client.list_offsets(wanted, isolation_level=isolation, request_timeout=seconds).items():
         partition = Partition(at.topic, at.partition)
         try:
-            found[partition] = _known(wait(future).offset)
+            offset = wait(future).offset
+        except TimeoutError:
+            offset = OFFSET_INVALID
         except KafkaException as error:
             # Its frames would keep this dict, and so themselves and the client, while a task collects no garbage.
             failed[partition] = error.with_traceback(None)
-        except TimeoutError:
+            continue
+        if offset == OFFSET_INVALID:  # librdkafka 2.16 returns it instead of an error if the leader did not respond
             failed[partition] = timed_out()
+        else:
+            found[partition] = offset
     return found, failed
-
-
-def _known(offset: int) -> int:
-    """Raise an error if the leader did not respond; librdkafka 2.16 then returns OFFSET_INVALID instead of one."""
-    if offset == OFFSET_INVALID:
-        raise timed_out()
-    return offset
 
 
 def rights_of(operations: Iterable[Any] | None) -> frozenset[str] | None:
@@ -96,15 +94,15 @@ class AdminConnection:
     client: AdminClient
 
     def __init__(self, kafka: Mapping[str, str]) -> None:
-        self._kafka = kafka
+        self.kafka = kafka
         self.tools = KafkaTools.of(kafka)
         """Kafka's command-line tools for this cluster, for cures."""
         self._connect()
 
     def _connect(self) -> None:
         own: dict[str, Any] = {"error_cb": self._remember_error, "socket.connection.setup.timeout.ms": 5000}
-        with explaining(self._kafka):
-            self.client = AdminClient(settings.common(self._kafka) | own, logger=settings.SILENT)
+        with explaining(self.kafka):
+            self.client = AdminClient(settings.common(self.kafka) | own, logger=settings.SILENT)
         self._last_error: KafkaError | None = None
         self._objection: Objection | None = None
 
@@ -114,24 +112,19 @@ class AdminConnection:
         if said is None or is_refusal(error) or not (is_refusal(said) or error.code() == KafkaError._ALL_BROKERS_DOWN):  # noqa: SLF001
             self._last_error = error
 
-    def _has_objection(self, error: KafkaError) -> bool:
-        """Probe the listener if an error leaves the cause open; return whether a cause was found."""
+    def _probe(self, error: KafkaError) -> Objection | None:
+        """Probe the listener if an error leaves the cause open; return what prevents the connection, if it is known."""
         if self._objection is None and tells_too_little(error):
-            self._objection = objection(settings.common(self._kafka), section_of(self._kafka))
-        return self._objection is not None
+            self._objection = objection(settings.common(self.kafka), section_of(self.kafka))
+        return self._objection
 
     def wait(self, future: Future[T], seconds: float = 2 * ANSWER_SECONDS) -> T:
-        """
-        Wait for an answer, at most `seconds`, which must exceed REFUSED_SECONDS.
-
-        Raises:
-            KafkaException: the error that Kafka answered with, or that it did not respond.
-        """
+        """Wait for an answer for `seconds`, above REFUSED_SECONDS; raises KafkaException, also if there is none."""
         with contextlib.suppress(TimeoutError):
             return future.result(REFUSED_SECONDS)
         self.client.poll(0)
         said = self._last_error
-        if said is not None and (is_refusal(said) or self._has_objection(said)):
+        if said is not None and (is_refusal(said) or self._probe(said)):
             raise KafkaException(said)
         try:
             return future.result(seconds - REFUSED_SECONDS)
@@ -164,10 +157,6 @@ class AdminConnection:
         except KafkaException as error:
             raise self.failure(error, doing) from error
 
-    def broker_setting(self, name: str) -> str | None:
-        """Return a setting that all brokers share, from one of them; None if reading it is not allowed."""
-        return (self.broker_settings() or {}).get(name)
-
     def failure(
         self, error: KafkaError | KafkaException, doing: str, rejections: Collection[int] = MISCONFIGURED
     ) -> NotUsable | Unreachable:
@@ -177,18 +166,14 @@ class AdminConnection:
         `rejections` are the codes that no later request would change.
         """
         self.client.poll(0)
-        failure = of_cluster(error, doing, self._kafka, self._last_error, rejections)
+        error = decisive(error, self._last_error)
+        failure = of_cluster(error, doing, self.kafka, rejections)
         if isinstance(failure, NotAllowed | Unreachable):
-            failure = self._explained(failure, decisive(error, self._last_error), doing)
+            if found := self._probe(error):
+                kind = Unreachable if found.passes else NotAllowed
+                failure = kind(f"{called(self.kafka)} cannot be reached while {doing}: {found.cause}", found.cure)
             retired = [self.client]
             self._connect()
             # A client that waits for a token server ends only after that request, 20 s later (librdkafka 2.16).
             threading.Thread(target=retired.clear, daemon=True).start()
         return failure
-
-    def _explained(self, failure: NotUsable | Unreachable, error: KafkaError, doing: str) -> NotUsable | Unreachable:
-        """Return the failure with the cause that probing found, if any."""
-        if not self._has_objection(error) or (found := self._objection) is None:
-            return failure
-        kind = Unreachable if found.passes else NotAllowed
-        return kind(f"{called(self._kafka)} cannot be reached while {doing}: {found.cause}", found.cure)

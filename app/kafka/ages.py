@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, KafkaException, TopicPartition
 
 from app.errors import WinnowError
 from app.kafka import settings
@@ -38,69 +38,56 @@ SMALL: settings.Settings = {
     "queued.min.messages": 1,
     "fetch.queue.backoff.ms": 0,
     "max.partition.fetch.bytes": 64 << 10,
-    "fetch.max.bytes": 4 << 20,
-    "fetch.wait.max.ms": 100,
 }
 
 
 class KafkaFirstRecords:
-    """
-    Reads records of the source with a consumer that joins no group and commits nothing, within `seconds` a look.
-
-    `group` is the service's, set as the consumer's group.id.
-    """
+    """Reads records of the source within `seconds` a look. `group` is the service's, set as the consumer's group.id."""
 
     def __init__(self, kafka: Mapping[str, str], group: str, seconds: float = READ_SECONDS) -> None:
         self._kafka = kafka
         self._group = group
         self._seconds = seconds
         self._consumer: Consumer | None = None
-        self._is_refused = False
 
     def times(self, offsets: Mapping[Partition, int]) -> dict[Partition, int | None]:
         """Read the partitions in the given order."""
         if not offsets:
             return {}
         try:
-            times = self._read(offsets)
+            if self._consumer is None:
+                own: dict[str, Any] = settings.reader(self._kafka, self._group) | SMALL | {"error_cb": self._heard}
+                self._consumer = Consumer(own, logger=settings.SILENT)
+            return self._read(self._consumer, offsets)
         except KafkaException as error:
             self._consumer = None  # a client whose only broker was killed may never respond again
             raise of_cluster(error, "reading the records that wait", self._kafka) from error
-        if self._is_refused:
-            self._consumer, self._is_refused = None, False  # librdkafka never rereads secrets
-        return times
 
     def _heard(self, error: KafkaError) -> None:
-        self._is_refused = self._is_refused or is_refusal(error)
+        if is_refusal(error):
+            self._consumer = None  # librdkafka never rereads secrets
 
-    def _read(self, offsets: Mapping[Partition, int]) -> dict[Partition, int | None]:
-        if self._consumer is None:
-            own: dict[str, Any] = settings.reader(self._kafka, self._group) | SMALL | {"error_cb": self._heard}
-            self._consumer = Consumer(own, logger=settings.SILENT)
+    def _read(self, consumer: Consumer, offsets: Mapping[Partition, int]) -> dict[Partition, int | None]:
         asked = (TopicPartition(*partition, offset) for partition, offset in offsets.items())
-        self._consumer.assign(list(islice(asked, READ_AT_ONCE)))
+        consumer.assign(list(islice(asked, READ_AT_ONCE)))
         unseen, times = set(offsets), dict[Partition, int | None]()
         deadline = time.monotonic() + self._seconds
         while unseen and (left := deadline - time.monotonic()) > 0:
             answered = set()
-            for message in self._consumer.consume(READ_AT_ONCE, min(TURN_SECONDS, left)):
+            for message in consumer.consume(READ_AT_ONCE, min(TURN_SECONDS, left)):
                 partition, error = partition_of(message), message.error()
                 if partition in unseen and (error is None or is_end(error)):
                     answered.add(partition)
                     unseen.discard(partition)
-                    times |= _time(partition, message)
+                    if error is not None:
+                        times[partition] = None
+                    elif (stamp := message.timestamp())[0] != TIMESTAMP_NOT_AVAILABLE:
+                        times[partition] = stamp[1]
             if answered:  # the rest of what was fetched need not become messages
-                self._consumer.incremental_unassign([TopicPartition(*each) for each in answered])
-                self._consumer.incremental_assign(list(islice(asked, len(answered))))
-        self._consumer.unassign()
+                consumer.incremental_unassign([TopicPartition(*each) for each in answered])
+                consumer.incremental_assign(list(islice(asked, len(answered))))
+        consumer.unassign()
         return times
-
-
-def _time(partition: Partition, message: Message) -> dict[Partition, int | None]:
-    if message.error() is not None:
-        return {partition: None}
-    kind, milliseconds = message.timestamp()
-    return {} if kind == TIMESTAMP_NOT_AVAILABLE else {partition: milliseconds}
 
 
 class KafkaAges:
@@ -118,9 +105,8 @@ class KafkaAges:
         """Read the first record at or after each offset, least recently read partitions first; return what is known."""
         # An old reading says nothing about a partition that has caught up since.
         self._read = {partition: known for partition, known in self._read.items() if partition in offsets}
-        order = {partition: place for place, partition in enumerate(self._read)}
-        moved = (each for each, offset in offsets.items() if self._last_read(each)[0] != offset)
-        asked = {each: offsets[each] for each in sorted(moved, key=lambda each: order.get(each, -1))}
+        unread = [each for each in offsets if each not in self._read]
+        asked = {each: offsets[each] for each in (*unread, *self._read) if self._last_read(each)[0] != offsets[each]}
         with contextlib.suppress(WinnowError):  # the driver's other requests report an outage
             for partition, milliseconds in self._first_records.times(asked).items():
                 self._read.pop(partition, None)

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 
 from confluent_kafka import Producer, libversion
 
-from app.events import PLAIN_BACKEND
+from app.events import Event
 from app.kafka.consumer import TaskConsumer
 from app.kafka.delivery import CallbackDelivery, Delivery, MakeClient
 from app.kafka.plain.consumer import PlainConsumer
@@ -25,8 +25,6 @@ class Backend:
     One implementation of everything that touches each record.
 
     Args:
-        name: its name in messages.
-        consumer: makes a task's consumer.
         sender: makes the object that queues records for a producer.
         reporting: makes a producer that reports undelivered records, which at-least-once delivery needs.
     """
@@ -45,7 +43,10 @@ def best_backend(*clusters: Mapping[str, str]) -> Backend:
     if why := why_not_bulk(*clusters):
         _warn_once(why)
         return PLAIN
-    return _bulk()
+    from app.kafka.bulk.consumer import BulkConsumer
+    from app.kafka.bulk.sender import BulkSender, EventDelivery
+
+    return Backend("bulk", BulkConsumer, BulkSender, EventDelivery)
 
 
 def explain_backend(*clusters: Mapping[str, str]) -> str:
@@ -82,14 +83,7 @@ def librdkafka() -> str:
 
 @cache
 def _warn_once(why: str) -> None:
-    PLAIN_BACKEND.log(reason=why)
-
-
-def _bulk() -> Backend:
-    from app.kafka.bulk.consumer import BulkConsumer
-    from app.kafka.bulk.sender import BulkSender, EventDelivery
-
-    return Backend("bulk", BulkConsumer, BulkSender, EventDelivery)
+    Event.PLAIN_BACKEND.log(reason=why)
 
 
 @cache

@@ -6,15 +6,15 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Self
 
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, Producer
 
 from app.errors import NotUsable, Transient
 from app.kafka import settings
 from app.kafka.acknowledged import AcknowledgedWriter
 from app.kafka.backend import Backend, best_backend
 from app.kafka.consumer import TaskConsumer
-from app.kafka.delivery import Delivery, MakeClient
-from app.kafka.failures import explaining, is_forbidden_id
+from app.kafka.delivery import Delivery
+from app.kafka.failures import explaining, is_about
 from app.kafka.fence import KafkaFence, interrupt
 from app.kafka.hanging import HangingTransactions
 from app.kafka.sender import Targets
@@ -34,7 +34,6 @@ class TaskClients:
     Makes the clients of one task for the configured delivery guarantee.
 
     Args:
-        config: the configuration that tasks share.
         backend: by default the fastest one that works here.
         producer: makes confluent-kafka's producer from its settings.
         ranges: what the task will read, with the offsets that the driver planned with.
@@ -79,56 +78,41 @@ class TaskClients:
 
     def writer(self, partition: Partition, offsets: OffsetStore) -> TransactionalWriter | AcknowledgedWriter:
         """Return the writer of one source partition."""
-        config, backend = self._config, self._backend
-        targets = Targets.of(config, partition)
+        config, targets, committed = self._config, Targets.of(self._config, partition), self._mirrors.put
         if config.guarantee is Guarantee.EXACTLY_ONCE:
             assert is_transactional(offsets)  # the configuration refuses any other store
             configured = settings.transactional_producer(config, partition, lanes=self._lanes)
-            transactional = Delivery(self._maker(configured))
-            sender = backend.sender(transactional.client, targets)
+            delivery = Delivery(partial(self._make, configured))
+            sender = self._backend.sender(delivery.client, targets)
+            interrupting = partial(self._interrupt, configured, targets) if self._in_use else None
             return TransactionalWriter(
-                partition,
-                sender,
-                transactional,
-                offsets,
-                self._hanging,
-                committed=self._mirrors.put,
-                interrupt=partial(self._interrupt, configured, targets) if self._in_use else None,
+                partition, sender, delivery, offsets, self._hanging, committed=committed, interrupt=interrupting
             )
-        reporting = backend.reporting(self._maker(settings.acknowledged_producer(config, lanes=self._lanes)))
-        sender = backend.sender(reporting.client, targets)
-        claim = Claim(offsets, partition, config.owner)
-        return AcknowledgedWriter(
-            partition, sender, reporting, claim, self._end_transactions, committed=self._mirrors.put
-        )
+        configured = settings.acknowledged_producer(config, lanes=self._lanes)
+        delivery = self._backend.reporting(partial(self._make, configured))
+        sender = self._backend.sender(delivery.client, targets)
+        claim, fence = Claim(offsets, partition, config.owner), partial(self._end_transactions, partition)
+        return AcknowledgedWriter(partition, sender, delivery, claim, fence, committed=committed)
 
-    def _end_transactions(self, partition: Partition) -> bool:
-        """
-        Fence a producer with the partition's transactional id; return whether Kafka responds.
-
-        Raises:
-            Transient: Kafka refuses it.
-        """
+    def _end_transactions(self, partition: Partition) -> None:
+        """Fence a producer with the partition's transactional id; raises Transient if Kafka refuses or is silent."""
         config = self._config
         # At least once, transaction.timeout means nothing, and may be longer than the brokers allow.
         fence = KafkaFence(config.output_kafka, config.group, FENCE_SECONDS, config.dead_letters.topic)
         try:
-            return bool(fence.fence([partition]))
+            reached = fence.fence([partition])
         except NotUsable as error:
-            if is_forbidden_id(error):  # at-least-once needs no right to the ids; without it no run was exactly-once
-                return True
+            if is_about(error, {KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}):
+                return  # at-least-once needs no right to the ids; without it no run was exactly-once
             raise Transient(partition, error.cause, cure=error.cure) from error
+        if not reached:
+            raise Transient(partition, "no broker responded while ending the transactions of an earlier run")
 
     def _interrupt(self, configured: settings.Settings, targets: Targets) -> None:
         """End the transaction of a running owner, once everything needed afterwards is ready."""
-        self._hanging.connect({each.topic for each in (*targets.lines, targets.dead_letter)})
-        interrupt(self._producer, configured, targets.dead_letters)
+        self._hanging.connect({targets.sink.topic, targets.dead_letters.topic})
+        interrupt(self._producer, configured, targets.dead_letters.topic)
 
-    def _maker(self, configured: settings.Settings) -> MakeClient:
-        """Return a function that makes a producer with these settings plus those for its delivery reports."""
-
-        def make(own: dict[str, Any]) -> Producer:
-            with explaining(self._config.output_kafka):
-                return self._producer(configured | own, logger=settings.SILENT)
-
-        return make
+    def _make(self, configured: settings.Settings, own: dict[str, Any]) -> Producer:
+        with explaining(self._config.output_kafka):
+            return self._producer(configured | own, logger=settings.SILENT)

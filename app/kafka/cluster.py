@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import re
 from collections import defaultdict
@@ -18,6 +17,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its 
     OffsetSpec,
 )
 
+from app.cures import SHOW_OFFSETS
 from app.errors import ForeignMember, Unreachable
 from app.facts import BrokerFacts, TopicFacts
 from app.kafka import settings
@@ -34,15 +34,10 @@ MOST_LINES = 1 << 20
 
 
 class KafkaCluster:
-    """
-    What a preflight asks: the brokers' features, our rights, and the cluster's clock.
+    """What a preflight asks: the brokers' features, our rights, and the cluster's clock."""
 
-    `kafka` holds the cluster's properties.
-    """
-
-    def __init__(self, connection: AdminConnection, kafka: Mapping[str, str]) -> None:
+    def __init__(self, connection: AdminConnection) -> None:
         self._connection = connection
-        self._kafka = kafka
         self.tools = connection.tools
 
     def id(self) -> str:
@@ -53,19 +48,15 @@ class KafkaCluster:
 
     def brokers(self) -> BrokerFacts:
         told = self._connection.broker_settings()  # first: it is the quickest to notice that Kafka denies access
-        return BrokerFacts(self._versions(), told)
-
-    def _versions(self) -> dict[str, int]:
-        """Return the newest version of each request supported by all brokers that a new client connects to."""
         log = logging.Logger("winnow.librdkafka.features", logging.DEBUG)  # noqa: LOG001  # must not reach any handler
         log.addHandler(kept := BufferingHandler(MOST_LINES))
-        configured: dict[str, Any] = settings.common(self._kafka) | {"debug": "feature", "log_level": 7}
+        configured: dict[str, Any] = settings.common(self._connection.kafka) | {"debug": "feature", "log_level": 7}
         with self._connection.explaining("asking for the brokers' versions"):
             client = AdminClient(configured, logger=log)
             client.list_topics(OFFSETS_TOPIC, ANSWER_SECONDS)
         client.poll(_LOG_SECONDS)
         client.poll(0)
-        return versions([record.getMessage() for record in kept.buffer])
+        return BrokerFacts(versions([record.getMessage() for record in kept.buffer]), told)
 
     def topics(self, names: Collection[str]) -> Mapping[str, TopicFacts]:
         return KafkaTopics(self._connection).facts(names)
@@ -117,23 +108,23 @@ class KafkaGroup:
         Require that nothing else consumes in our group: the broker would accept both commits, and records would be
         skipped. A cluster that has only a copy of the offsets need not answer.
         """
-        *copies, authority = self._connections
-        for connection in copies:
-            with contextlib.suppress(Unreachable):
-                self._refuse_foreign_members(connection)
-        self._refuse_foreign_members(authority)
+        for connection in self._connections:
+            try:
+                with connection.explaining(f"describing group {self._group!r}"):
+                    found = _describe(connection, self._group)
+            except Unreachable:
+                if connection is self._connections[-1]:
+                    raise
+                continue
+            if found is not None and found.members:
+                who = ", ".join(f"{member.client_id} on {member.host}" for member in found.members)
+                msg = f"group {self._group!r} has members other than Winnow ({who})"
+                moved = f"set back the offsets that they committed, which have no counts in {SHOW_OFFSETS}"
+                raise ForeignMember(msg, f"stop them and {moved}; or choose another group.id")
 
     def offset_retention(self) -> float | None:
-        minutes = self._connections[-1].broker_setting("offsets.retention.minutes")
+        minutes = (self._connections[-1].broker_settings() or {}).get("offsets.retention.minutes")
         return None if minutes is None else float(minutes) * 60
-
-    def _refuse_foreign_members(self, connection: AdminConnection) -> None:
-        with connection.explaining(f"describing group {self._group!r}"):
-            found = _describe(connection, self._group)
-        if found is not None and found.members:
-            who = ", ".join(f"{member.client_id} on {member.host}" for member in found.members)
-            msg = f"group {self._group!r} has members other than Winnow ({who})"
-            raise ForeignMember(msg, "stop them, or choose another group.id")
 
 
 def _describe(connection: AdminConnection, group: str, *, rights: bool = False) -> ConsumerGroupDescription | None:

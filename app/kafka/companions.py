@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from concurrent.futures import Future
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import NewPartitions, NewTopic  # type: ignore[attr-defined]  # not in its __all__
@@ -13,7 +12,7 @@ from app.errors import NotUsable, Unreachable
 from app.kafka.admin import ANSWER_SECONDS, AdminConnection
 from app.kafka.failures import CURES, MISCONFIGURED, TOPIC_REFUSED, error_of, is_about
 from app.kafka.topics import KafkaTopics
-from app.model import Partition
+from app.model import Partition, numbers_by_topic
 
 BROKERS_DEFAULT = -1
 """The replication factor is the brokers' default."""
@@ -43,13 +42,7 @@ class KafkaCompanions:
         """Create a topic, unless it exists, and wait until its partitions have leaders; return how many it has."""
         if found := self.partitions_of(name):
             return found
-        new = NewTopic(name, partitions, BROKERS_DEFAULT, config=dict(settings))
-        asked = self._connection.client.create_topics([new], request_timeout=ANSWER_SECONDS)
-        cure = f"create it: {self._connection.tools.create_topic(name, partitions, settings)}"
-        _wait_for(self._connection, asked[name], f"creating topic {name!r}", cure)
-        return self._wait_for_leaders(name)
-
-    def _wait_for_leaders(self, name: str) -> int:
+        self.provide(name, partitions, settings, doing=f"creating topic {name!r}", cure="create it: {}")
         deadline = time.monotonic() + LEADER_SECONDS
         while time.monotonic() < deadline:
             topic = self._topics.source_topics([name], None, {name}).get(name)
@@ -57,6 +50,28 @@ class KafkaCompanions:
                 return topic.partitions
             time.sleep(0.05)
         raise Unreachable(f"topic {name!r} has no leaders after {LEADER_SECONDS:.0f} s", "try again")
+
+    def provide(
+        self, name: str, partitions: int, settings: Mapping[str, str], *, grow: bool = False, doing: str, cure: str
+    ) -> None:
+        """Create or `grow` a topic, unless another process has; `cure` gets the command that does it instead of {}."""
+        client, tools = self._connection.client, self._connection.tools
+        if grow:
+            asked = client.create_partitions([NewPartitions(name, partitions)], request_timeout=ANSWER_SECONDS)
+            command = tools.grow_topic(name, partitions)
+        else:
+            new = NewTopic(name, partitions, BROKERS_DEFAULT, config=dict(settings))
+            asked = client.create_topics([new], request_timeout=ANSWER_SECONDS)
+            command = tools.create_topic(name, partitions, settings)
+        try:
+            self._connection.wait(asked[name])
+        except KafkaException as error:
+            if (code := error_of(error).code()) in ALREADY_THERE:
+                return
+            failure = self._connection.failure(error, doing, MISCONFIGURED | TOPIC_REFUSED)
+            if isinstance(failure, NotUsable):
+                failure.cure = CURES.get(code, cure.format(command))
+            raise failure from error
 
 
 class KafkaPlaceholders:
@@ -70,55 +85,27 @@ class KafkaPlaceholders:
     """
 
     def __init__(self, connection: AdminConnection, template: str) -> None:
-        self._connection = connection
         self._companions = KafkaCompanions(connection)
         self._template = template
 
     def make_room(self, partitions: Iterable[Partition]) -> Mapping[Partition, NotUsable]:
         """Create missing placeholders, and grow those with fewer partitions than their source topic."""
         partitions, refused = list(partitions), dict[Partition, NotUsable]()
+        doing, cure = "preparing placeholder topic {!r}", "{}; or grant Winnow the right to do it"
         for name, wanted in self.lacking(partitions).items():
             there = self._companions.partitions_of(name)
             try:
-                self._provide(name, wanted, grow=there > 0)
+                self._companions.provide(name, wanted, {}, grow=there > 0, doing=doing.format(name), cure=cure)
             except NotUsable as error:
                 if not is_about(error, TOPIC_REFUSED):  # a denied login, for example, is not about this topic
                     raise
-                without = (each for each in partitions if self._name(each) == name and each.number >= there)
+                without = (each for each in partitions if self._name(each.topic) == name and each.number >= there)
                 refused |= dict.fromkeys(without, error)
         return refused
 
     def lacking(self, partitions: Iterable[Partition]) -> Mapping[str, int]:
-        wanted: dict[str, int] = {}
-        for each in partitions:
-            name = self._name(each)
-            wanted[name] = max(wanted.get(name, 0), each.number + 1)
+        wanted = {self._name(topic): max(numbers) + 1 for topic, numbers in numbers_by_topic(partitions).items()}
         return {name: count for name, count in wanted.items() if self._companions.partitions_of(name) < count}
 
-    def _name(self, partition: Partition) -> str:
-        return self._template.format(topic=partition.topic)
-
-    def _provide(self, name: str, partitions: int, *, grow: bool) -> None:
-        client, tools = self._connection.client, self._connection.tools
-        if grow:
-            asked = client.create_partitions([NewPartitions(name, partitions)], request_timeout=ANSWER_SECONDS)
-            command = tools.grow_topic(name, partitions)
-        else:
-            new = NewTopic(name, partitions, BROKERS_DEFAULT)
-            asked = client.create_topics([new], request_timeout=ANSWER_SECONDS)
-            command = tools.create_topic(name, partitions, {})
-        cure = f"{command}; or grant Winnow the right to do it"
-        _wait_for(self._connection, asked[name], f"preparing placeholder topic {name!r}", cure)
-
-
-def _wait_for(connection: AdminConnection, created: Future[None], doing: str, cure: str) -> None:
-    """Wait until a topic is created, or exists; `cure` says what to do if Kafka refuses."""
-    try:
-        connection.wait(created)
-    except KafkaException as error:
-        if error_of(error).code() in ALREADY_THERE:
-            return
-        failure = connection.failure(error, doing, MISCONFIGURED | TOPIC_REFUSED)
-        if isinstance(failure, NotUsable):
-            raise type(failure)(failure.cause, CURES.get(error_of(error).code(), cure)) from error
-        raise failure from error
+    def _name(self, source: str) -> str:
+        return self._template.format(topic=source)

@@ -27,12 +27,9 @@ REFUSED_SECONDS = 5.0
 
 def look_up_leaders(client: AdminClient | Consumer, topics: Iterable[str], seconds: float = CONTROL_SECONDS) -> None:
     """
-    Look up the leaders of these topics, at most `seconds` for each.
+    Look up the leaders of these topics, at most `seconds` for each; raises KafkaException.
 
     Otherwise librdkafka looks them up by a timer, up to a second after a consumer's first assignment.
-
-    Raises:
-        KafkaException: Kafka does not respond.
     """
     for topic in topics:
         client.list_topics(topic, seconds)
@@ -120,12 +117,7 @@ def ends_and_failures(events: Iterable[Event]) -> tuple[list[tuple[Partition, in
 
 
 def seek(consumer: Consumer, at: TopicPartition) -> None:
-    """
-    Seek as soon as the partition is active: its last stop may take a few more microseconds (_STATE).
-
-    Raises:
-        KafkaException: librdkafka refuses.
-    """
+    """Seek once the partition is active, some microseconds after its last stop (_STATE); raises KafkaException."""
     deadline = time.monotonic() + SEEK_SECONDS
     while True:
         try:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from functools import partial
 
 from confluent_kafka import Producer
 
@@ -26,53 +26,17 @@ from app.runtime import REAL
 AT_ONCE = 16
 
 
-@dataclass(frozen=True, slots=True)
-class AllTargets(Targets):
-    """The targets of a writer whose records may go to any of several partitions."""
-
-    others: tuple[Partition, ...] = ()
-
-    @property
-    def lines(self) -> Sequence[Partition]:
-        return [*(Partition(self.sink, number) for number in self.sink_partitions), *self.others]
-
-    @property
-    def by_key(self) -> bool:
-        """Whether the partitions of a transaction are unknown beforehand; always."""
-        return True
-
-
 class ReplayWriter:
-    """
-    Writes for one dead-letter partition. A later replay fences it through the transactional id.
-
-    The group of `config` is the replays' own. It writes to the sink's partitions and to `others`.
-    """
+    """Writes for one dead-letter partition. A later replay fences it through the transactional id."""
 
     def __init__(
-        self,
-        config: TaskConfig,
-        partition: Partition,
-        offsets: TransactionalOffsetStore,
-        hanging: HangingTransactions,
-        others: Collection[Partition],
+        self, partition: Partition, offsets: TransactionalOffsetStore, make: Callable[[], TransactionalWriter]
     ) -> None:
-        self.partition = partition
-        self._config = config
+        self._partition = partition
         self._offsets = offsets
-        self._hanging = hanging
-        sink = config.sink
-        self._targets = AllTargets(
-            sink.topic, range(sink.partitions), config.dead_letters.topic, partition.number, others=tuple(others)
-        )
-        self._writer = self._new()
+        self._make = make
+        self._writer = make()
         self._committed: CommittedOffset | None = None
-
-    def _new(self) -> TransactionalWriter:
-        configured = settings.transactional_producer(self._config, self.partition)
-        delivery = Delivery(lambda own: Producer(configured | own, logger=settings.SILENT))
-        sender = PlainSender(delivery.client, self._targets)
-        return TransactionalWriter(self.partition, sender, delivery, self._offsets, self._hanging)
 
     def open(self) -> CommittedOffset | None:
         """Fence earlier replays, end their open transactions, and return their position."""
@@ -82,7 +46,7 @@ class ReplayWriter:
 
     def _open(self) -> CommittedOffset | None:
         self._writer.open()
-        committed = self._offsets.load([self.partition], stable=True).get(self.partition)
+        committed = self._offsets.load([self._partition], stable=True).get(self._partition)
         self._writer.settle(committed)
         return committed
 
@@ -103,14 +67,13 @@ class ReplayWriter:
         """
         Replace the producer, whose last requests may arrive late.
 
-        Raises:
-            Fenced: another replay has moved the position since. The new producer has fenced that one.
+        Raises Fenced if another replay has moved the position since. The new producer has fenced that one.
         """
         self._writer.discard()
-        self._writer = self._new()
+        self._writer = self._make()
         if (found := self._open()) != self._committed:
             offset = None if found is None else found.offset
-            raise Fenced(self.partition, "another replay has moved this replay's position", offset)
+            raise Fenced(self._partition, "another replay has moved this replay's position", offset)
 
     def close(self) -> None:
         self._writer.discard()
@@ -120,7 +83,7 @@ class ReplayWriter:
         try:
             yield
         except Fenced as error:
-            raise NotUsable(f"another replay of {self.partition.topic} has taken over") from error
+            raise NotUsable(f"another replay of {self._partition.topic} has taken over") from error
         except Refused:
             raise
         except PartitionError as error:
@@ -150,7 +113,7 @@ class KafkaReplays:
 
         All of them fence before any of them writes.
         """
-        writers = [ReplayWriter(self._config, each, self._offsets, self._hanging, others) for each in partitions]
+        writers = [ReplayWriter(each, self._offsets, partial(self._writer, each, others)) for each in partitions]
         with REAL.threads(AT_ONCE, "winnow-replay") as threads:
             positions = list(threads.map(ReplayWriter.open, writers))
         try:
@@ -158,6 +121,15 @@ class KafkaReplays:
         finally:
             for writer in writers:
                 writer.close()
+
+    def _writer(self, partition: Partition, others: Collection[Partition]) -> TransactionalWriter:
+        config = self._config
+        # As with keys, the partitions of a transaction are unknown beforehand.
+        targets = Targets(partition.number, config.sink, config.dead_letters, by_key=True, others=[*others])
+        configured = settings.transactional_producer(config, partition)
+        delivery = Delivery(lambda own: Producer(configured | own, logger=settings.SILENT))
+        sender = PlainSender(delivery.client, targets)
+        return TransactionalWriter(partition, sender, delivery, self._offsets, self._hanging)
 
     def make_room(self, topic: str, partitions: int, settings: Mapping[str, str]) -> list[Partition]:
         return [Partition(topic, number) for number in range(self._companions.create(topic, partitions, settings))]

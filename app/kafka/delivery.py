@@ -16,14 +16,11 @@ MakeClient = Callable[[dict[str, Any]], Producer]
 
 def connect(client: Producer, topic: str, seconds: float = CONTROL_SECONDS) -> None:
     """
-    Connect a new client, so that init_transactions finds a broker to ask for the coordinator.
+    Connect a new client, so that init_transactions finds a broker to ask for the coordinator; raises KafkaException.
 
     Without one, librdkafka retries after a fixed 500 ms (rd_kafka_txn_coord_timer). The first answer names the brokers
     and ends the bootstrap connection; the second arrives on the connection that will be used. Any topic will do, but
     since a thousand producers may ask, one with few partitions is best.
-
-    Raises:
-        KafkaException: Kafka does not respond within `seconds`.
     """
     deadline = time.monotonic() + seconds
     for _ in range(2):

@@ -31,8 +31,11 @@ FENCED = frozenset(
     }
 )
 OUT_OF_RANGE = frozenset({KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET})  # noqa: SLF001
-# librdkafka asks where the leader epoch of a position ends (KIP-320), and reports the answer only as text.
-TRUNCATION = re.compile(r"log truncation detected at offset (?P<offset>\d+).* end offset is (?P<end>-?\d+)")
+# librdkafka asks where the leader epoch of a position ends (KIP-320), and reports the answer only as text. An end of -1
+# means that the log has no such epoch: it is another one, such as that of a recreated topic without a topic id.
+TRUNCATION = re.compile(
+    r"(truncation detected at|No epoch found less or equal to) offset (?P<offset>\d+).* end offset is (?P<end>-?\d+)"
+)
 NOT_ALLOWED = frozenset(
     {
         KafkaError._AUTHENTICATION,  # noqa: SLF001
@@ -152,9 +155,9 @@ NO_ANSWER = frozenset(
         KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
     }
 )
-# How confluent-kafka begins if librdkafka makes no client. The service has checked its settings at the start, so a file
-# that they name has changed: perhaps a certificate was replaced, and its key will be in a moment.
-NO_CLIENT = "Failed to create "
+# How confluent-kafka begins if librdkafka makes no client, and how the names of files' properties end. The service has
+# checked its settings at the start, so perhaps a certificate was replaced, and its key will be in a moment.
+NO_CLIENT, FILES = "Failed to create ", ".location"
 CURES = {
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: f"grant the right that {CHECK} names",
     KafkaError.INVALID_TRANSACTION_TIMEOUT: (
@@ -190,11 +193,6 @@ def is_refusal(error: KafkaError) -> bool:
     return error.code() in NOT_ALLOWED
 
 
-def is_forbidden_id(failure: NotUsable) -> bool:
-    """Return whether the right to a transactional id is missing, rather than a login denied for a moment."""
-    return is_about(failure, {KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED})
-
-
 def is_about(failure: NotUsable, codes: Collection[int]) -> bool:
     """Return whether Kafka answered with one of these codes."""
     problem = failure.__cause__
@@ -218,7 +216,7 @@ def section_of(kafka: Mapping[str, str]) -> str:
 
 
 def decisive(problem: KafkaError | KafkaException, connection: KafkaError | None) -> KafkaError:
-    """Return the more specific error: if no broker took a request, only the connection's error gives the reason."""
+    """Return the more specific error: if no broker took a request, only a connection's last error gives the reason."""
     error = error_of(problem)
     return connection if connection is not None and error.code() in NO_ANSWER else error
 
@@ -236,27 +234,22 @@ def of_cluster(
     problem: KafkaError | KafkaException,
     doing: str,
     kafka: Mapping[str, str],
-    connection: KafkaError | None = None,
     rejections: Collection[int] = MISCONFIGURED,
 ) -> NotUsable | Unreachable:
     """
     Return what an error means for the service: it waits for Kafka, or it stops and tells the operator.
 
-    Args:
-        problem: the error of a request.
-        doing: what was being done.
-        kafka: the properties of the client's cluster.
-        connection: the last error of the client's connections.
-        rejections: the codes that no later request would change.
+    `kafka` holds the properties of the client's cluster; `rejections` are the codes that no later request would change.
     """
-    error, cluster, section = decisive(problem, connection), called(kafka), section_of(kafka)
+    error, cluster, section = error_of(problem), called(kafka), section_of(kafka)
     text = f"{doing}: {WHEN.sub('', error.str())} ({error.name()})"
     if is_refusal(error):
         usual = f"check the credentials, certificates and ACLs under `{section}`"
         cure = CURES.get(error.code()) or _of_login(error.str(), section) or usual
         return NotAllowed(f"{cluster} denied access while {text}", cure)
     if error.code() in MISCONFIGURED and error.str().startswith(NO_CLIENT):
-        cure = f"correct the files that `{section}` names; a running service tries again until they match"
+        wrong = f"the files that `{section}` names" if FILES in error.str() else f"what `{section}` sets"
+        cure = f"correct {wrong}; a running service tries again until they match"
         return Unreachable(f"{cluster} cannot be reached while {text}", cure)
     if error.code() in rejections:
         cure = CURES.get(error.code(), f"check the settings under `{section}`")

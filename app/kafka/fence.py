@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from itertools import compress
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -14,7 +15,7 @@ from app.kafka import settings
 from app.kafka.admin import AdminConnection
 from app.kafka.consumer import CONTROL_SECONDS
 from app.kafka.delivery import connect
-from app.kafka.failures import FENCED, error_of, of_cluster
+from app.kafka.failures import FENCED, error_of, explaining, of_cluster
 from app.kafka.writers import commit_alone
 from app.model import Partition
 from app.offsets.contract import TransactionalOffsetStore
@@ -38,12 +39,7 @@ class KafkaFence:
     """Initialises the transactional ids of partitions, which fences their owners (InitProducerId, KIP-98)."""
 
     def __init__(
-        self,
-        kafka: Mapping[str, str],
-        group: str,
-        transaction_seconds: float,
-        topic: str,
-        runtime: Runtime = REAL,
+        self, kafka: Mapping[str, str], group: str, transaction_seconds: float, topic: str, runtime: Runtime = REAL
     ) -> None:
         self._kafka = kafka
         self._group = group
@@ -53,7 +49,7 @@ class KafkaFence:
 
     def refuse_short_transactions(self) -> None:
         ours = round(self._transaction_seconds * 1000)
-        told = AdminConnection(self._kafka).broker_setting(LIMIT)
+        told = (AdminConnection(self._kafka).broker_settings() or {}).get(LIMIT)
         longest = ours if told is None else int(told)
         if longest < ours:
             msg = f"transaction.timeout is {ours} ms, but the brokers' {LIMIT} is {longest} ms"
@@ -87,7 +83,7 @@ class KafkaFence:
         owner fences instead. After FENCES_AT_ONCE partitions out of reach the others are not tried, so an outage costs
         the time of a few fences, however many partitions there are.
         """
-        return self._each(partitions, lambda each: self._fenced(each) is not None)
+        return self._each(partitions, lambda *_: True)
 
     def renew(self, partitions: Iterable[Partition], offsets: TransactionalOffsetStore) -> set[Partition]:
         """
@@ -96,20 +92,16 @@ class KafkaFence:
         The commit is a transaction of the fencing producer. So an owner that opens the partition and commits between
         our read and our commit fences us, and its offset stays.
         """
+        return self._each(partitions, partial(_commits_again, offsets))
 
-        def renewed(partition: Partition) -> bool:
-            producer = self._fenced(partition)
-            return producer is not None and _commits_again(producer, partition, offsets)
-
-        return self._each(partitions, renewed)
-
-    def _each(self, partitions: Iterable[Partition], reach: Callable[[Partition], bool]) -> set[Partition]:
+    def _each(self, partitions: Iterable[Partition], then: Callable[[Producer, Partition], bool]) -> set[Partition]:
         missed: list[Partition] = []
 
         def reaches(partition: Partition) -> bool:
             if len(missed) >= FENCES_AT_ONCE:
                 return False
-            reached = reach(partition)
+            producer = self._fenced(partition)
+            reached = producer is not None and then(producer, partition)
             if not reached:
                 missed.append(partition)
             return reached
@@ -121,14 +113,9 @@ class KafkaFence:
     def _fenced(self, partition: Partition) -> Producer | None:
         """Return the producer that has fenced a partition's owners; None if Kafka does not respond."""
         try:
-            return self._open(partition)
+            with explaining(self._kafka, f"opening a transactional producer for {partition}"):
+                return self._open(partition)
         except Unreachable:
-            return None
-        except KafkaException as error:
-            doing = f"opening a transactional producer for {partition}"
-            failure = of_cluster(error, doing, self._kafka)
-            if isinstance(failure, NotUsable):
-                raise failure from error
             return None
 
     def _open(self, partition: Partition, own: settings.Settings | None = None) -> Producer:
@@ -150,9 +137,7 @@ def interrupt(make: Callable[..., Producer], configured: settings.Settings, topi
     about 20 ms. So another producer asks first and is thrown away as soon as it is refused.
 
     `configured` are the settings of a producer with that id; `topic` is any topic, for the first request.
-
-    Raises:
-        KafkaException: Kafka does not respond, or denies access.
+    Raises KafkaException if Kafka does not respond or denies access.
     """
     client = make(configured, logger=settings.SILENT)
     connect(client, topic)
@@ -161,16 +146,14 @@ def interrupt(make: Callable[..., Producer], configured: settings.Settings, topi
         try:
             return client.init_transactions(LOOK_SECONDS)
         except KafkaException as error:
-            match error_of(error).code():
-                case KafkaError.CONCURRENT_TRANSACTIONS:
-                    return None
-                case KafkaError._TIMED_OUT:  # noqa: SLF001
-                    continue
-            raise
+            if (code := error_of(error).code()) == KafkaError.CONCURRENT_TRANSACTIONS:
+                return None
+            if code != KafkaError._TIMED_OUT:  # noqa: SLF001
+                raise
     return client.init_transactions(CONTROL_SECONDS)
 
 
-def _commits_again(producer: Producer, partition: Partition, offsets: TransactionalOffsetStore) -> bool:
+def _commits_again(offsets: TransactionalOffsetStore, producer: Producer, partition: Partition) -> bool:
     """Return whether the offset of a fenced partition was committed again, or needs no renewal from us."""
     try:
         at = offsets.load([partition], stable=True).get(partition)

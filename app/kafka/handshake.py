@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from app.kafka.properties import BROKERS
 
@@ -68,8 +68,8 @@ def objection(known: Known, section: str = "kafka") -> Objection | None:
 def _addresses(known: Known) -> Iterator[Address]:
     """Yield the host and port of each broker. librdkafka allows a protocol before them."""
     for server in next((str(known[name]) for name in BROKERS if name in known), "").split(","):
-        at = urlsplit(f"//{server.strip().rpartition('//')[2]}")
         with suppress(ValueError):
+            at = urlsplit(f"//{server.strip().rpartition('//')[2]}")
             if at.hostname:
                 yield at.hostname, at.port or USUAL_PORT
 
@@ -94,20 +94,19 @@ class _Broker:
 
     def _without_tls(self) -> Objection | None:
         try:
-            mechanisms = self._mechanisms()
+            with self._connected() as connection:
+                return self._of_login(_ask(connection))
         except (OSError, struct.error):
             return self._of_tls_listener()
-        return self._of_login(mechanisms)
 
     def _with_tls(self) -> Objection | None:
         try:
             with self._secured(self._context()) as connection:
-                mechanisms = _ask(connection)
+                return self._of_login(_ask(connection))
         except ssl.SSLCertVerificationError as error:
             return self._of_certificate(error)
         except (OSError, struct.error) as error:
             return self._of_our_certificate(error) if _alarms(error) else self._of_plain_listener()
-        return self._of_login(mechanisms)
 
     def _of_login(self, mechanisms: list[str] | None) -> Objection | None:
         if mechanisms is None or self._protocol.startswith("sasl_"):
@@ -125,13 +124,12 @@ class _Broker:
         return None
 
     def _of_plain_listener(self) -> Objection | None:
-        try:
-            self._mechanisms()
-        except (OSError, struct.error):
-            return None
-        plain = self._protocol.replace("sasl_ssl", "sasl_plaintext").replace("ssl", "plaintext").upper()
-        cure = f"point {self._section}.bootstrap.servers at a TLS listener, or set security.protocol to {plain}"
-        return Objection(f"{self._name} does not use TLS, but security.protocol is {self._protocol.upper()}", cure)
+        with suppress(OSError, struct.error), self._connected() as connection:
+            _ask(connection)
+            plain = self._protocol.replace("sasl_ssl", "sasl_plaintext").replace("ssl", "plaintext").upper()
+            cure = f"point {self._section}.bootstrap.servers at a TLS listener, or set security.protocol to {plain}"
+            return Objection(f"{self._name} does not use TLS, but security.protocol is {self._protocol.upper()}", cure)
+        return None
 
     def _of_certificate(self, error: ssl.SSLCertVerificationError) -> Objection:
         theirs, code = f"the certificate of {self._name}", error.verify_code
@@ -150,19 +148,15 @@ class _Broker:
         return Objection(said, f"set {self._section}.ssl.ca.location{now} to the CA of the brokers' certificates")
 
     def _of_our_certificate(self, error: OSError | struct.error) -> Objection | None:
-        cure = (
-            f"set {self._section}.ssl.certificate.location and ssl.key.location to a certificate that the brokers trust"
-        )
+        key = f"{self._section}.ssl.certificate.location"
+        cure = f"set {key} and ssl.key.location to a certificate that the brokers trust"
         if not any(self._known.get(name) for name in OUR_CERTIFICATE):
             return Objection(f"{self._name} requires a client certificate, but none is configured", cure)
         if not all(self._known.get(name) for name in SHOWN):  # the broker has not seen ours
             return None
         if expired := _expired(self._known):
-            cause = f"the client certificate has expired (notAfter {expired})"
-            return Objection(
-                f"{cause}, so {self._name} rejects it",
-                f"renew the certificate in {self._section}.ssl.certificate.location",
-            )
+            cause = f"the client certificate has expired (notAfter {expired}), so {self._name} rejects it"
+            return Objection(cause, f"renew the certificate in {key}")
         said = getattr(error, "reason", None) or error
         return Objection(f"{self._name} rejects the client certificate ({said})", cure)
 
@@ -174,10 +168,6 @@ class _Broker:
         with suppress(OSError), self._secured(context) as connection:
             return connection.getpeercert() or {}
         return {}
-
-    def _mechanisms(self) -> list[str] | None:
-        with self._connected() as connection:
-            return _ask(connection)
 
     def _connected(self) -> socket.socket:
         return socket.create_connection(self._address, self._seconds)
@@ -195,7 +185,12 @@ class _Broker:
         else:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
             context.check_hostname = known.get("ssl.endpoint.identification.algorithm", "https") != "none"
-            _trust(context, known)
+            if authority := known.get("ssl.ca.pem"):
+                context.load_verify_locations(cadata=str(authority))
+            elif authority := known.get("ssl.ca.location"):
+                context.load_verify_locations(str(authority))
+            else:
+                context.load_default_certs()
         _show(context, known)
         return context
 
@@ -206,15 +201,6 @@ def _trusting_all() -> ssl.SSLContext:
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     return context
-
-
-def _trust(context: ssl.SSLContext, known: Known) -> None:
-    if authority := known.get("ssl.ca.pem"):
-        context.load_verify_locations(cadata=str(authority))
-    elif authority := known.get("ssl.ca.location"):
-        context.load_verify_locations(str(authority))
-    else:
-        context.load_default_certs()
 
 
 def _show(context: ssl.SSLContext, known: Known) -> None:
@@ -270,10 +256,17 @@ def _ask(connection: socket.socket) -> list[str] | None:
 
 def _of_tokens(known: Known, section: str) -> Objection | None:
     """Return an objection if the token server does not respond; librdkafka waits for it without a message."""
-    url = known.get("sasl.oauthbearer.token.endpoint.url")
+    name = "sasl.oauthbearer.token.endpoint.url"
+    url = known.get(name)
     if not url or str(known.get("sasl.oauthbearer.method", "")).lower() != "oidc":
         return None
-    at = urlsplit(str(url))
+    try:
+        return _of_token_server(urlsplit(str(url)), f"{section}.{name}")
+    except ValueError:  # its text may repeat a password
+        return Objection(f"{section}.{name} is not the URL of a server", "correct its host and port")
+
+
+def _of_token_server(at: SplitResult, name: str) -> Objection | None:
     host = at.hostname or ""
     connection = (
         http.client.HTTPSConnection(host, at.port, timeout=SECONDS, context=_trusting_all())
@@ -286,8 +279,7 @@ def _of_tokens(known: Known, section: str) -> Objection | None:
     except (OSError, http.client.HTTPException) as error:
         port = f":{at.port}" if at.port else ""
         where = f"the token server {at.scheme}://{host}{port}{at.path}"  # without any user and password
-        cure = f"restore it, or correct {section}.sasl.oauthbearer.token.endpoint.url"
-        return Objection(f"{where} is not responding ({error})", cure, passes=True)
+        return Objection(f"{where} is not responding ({error})", f"restore it, or correct {name}", passes=True)
     finally:
         connection.close()
     return None

@@ -54,25 +54,15 @@ class Ends(NamedTuple):
     last_stable: int
     high_watermark: int
 
-    @property
-    def open(self) -> bool:
-        """Whether any transaction is open."""
-        return self.last_stable < self.high_watermark
-
 
 class Trace(Enum):
     """What a partition shows of a transaction."""
 
-    COMMITTED = auto()
-    """Its records are visible to read_committed readers."""
-    ABORTED = auto()
-    """Its records are aborted."""
-    NOTHING = auto()
-    """It has no records there, or it hangs there too."""
-    LATER = auto()
-    """A transaction from a later offset is visible: the offset was moved back since."""
-    DELETED = auto()
-    """Its records, if any, are deleted or too far back to search for."""
+    COMMITTED = auto()  # its records are visible to read_committed readers
+    ABORTED = auto()  # its records are aborted
+    NOTHING = auto()  # it has no records there, or it hangs there too
+    LATER = auto()  # a transaction from a later offset is visible: the offset was moved back since
+    DELETED = auto()  # its records, if any, are deleted or too far back to search for
 
 
 KNOWN = {Trace.COMMITTED, Trace.ABORTED}
@@ -95,10 +85,8 @@ class Tail(NamedTuple):
     target: Partition
     ends: Ends
     records: Sequence[Own]
-    placed: bool
-    """Whether one of them is of the last transaction or an earlier one: the topic has not grown since."""
-    whole: bool
-    """Whether all of the last transaction's are included."""
+    placed: bool  # whether one of them is of the last transaction or an earlier one: the topic has not grown since
+    whole: bool  # whether all of the last transaction's are included
 
 
 class HangingTransactions:
@@ -113,12 +101,7 @@ class HangingTransactions:
         """Up to which offset of a target a source's last record was looked for when that failed, and what was found."""
 
     def ends(self, partitions: Collection[Partition]) -> dict[Partition, Ends]:
-        """
-        Return the ends of the partitions whose leader responds.
-
-        Raises:
-            KafkaException: no leader responds.
-        """
+        """Return the ends of the partitions whose leader responds; raises KafkaException if none does."""
         stable = self._offsets(partitions, IsolationLevel.READ_COMMITTED)
         high = self._offsets(stable, IsolationLevel.READ_UNCOMMITTED)
         return {partition: Ends(stable[partition], high[partition]) for partition in high}
@@ -141,12 +124,9 @@ class HangingTransactions:
 
     def connect(self, topics: Collection[str]) -> AdminClient:
         """
-        Return a client that knows the leaders of these topics.
+        Return a client that knows the leaders of these topics; raises KafkaException.
 
         If its first two requests are concurrent, an answer may be lost and it waits for its timeout (librdkafka 2.16).
-
-        Raises:
-            KafkaException: Kafka does not respond.
         """
         with self._lock:
             if self._admin is None:
@@ -174,11 +154,8 @@ class HangingTransactions:
         """
         Return the source offset that the last unstable record of a source partition names, by target.
 
-        A dead letter names its source without our header. The next call goes on where one has failed, because another
-        application's transaction may be open for longer than can be read at once.
-
-        Raises:
-            KafkaException: reading failed or timed out.
+        A dead letter names its source without our header. The next call goes on where one has failed (KafkaException),
+        because another application's transaction may be open for longer than can be read at once.
         """
         looked = {each: self._looked_at(source, each, ends) for each, ends in targets.items()}
         spans = {each: range(looked[each][0], ends.high_watermark) for each, ends in targets.items()}
@@ -210,7 +187,6 @@ class HangingTransactions:
         If none of its records can be read it counts as aborted: it hangs there too, or it contained only the offset.
 
         Args:
-            source: the source partition.
             ends: the ends of every partition that its output goes to.
             began_at: the committed offset at which the transaction began.
             before: the partitions that its output went to while a topic had fewer. They are searched like those of now,
@@ -232,11 +208,8 @@ class HangingTransactions:
         if not traces & DECISIVE and rest:
             tails = self._tails(source, self._all_ends(rest), began_at, [LOOKS[-1] // len(rest)], deadline)
             traces |= self._traces(source, tails, began_at, deadline) & KNOWN
-        if Trace.LATER in traces or traces >= KNOWN:
-            return None
-        if Trace.DELETED in traces and not traces & KNOWN:
-            return None
-        return Trace.COMMITTED in traces
+        deleted = Trace.DELETED in traces and not traces & KNOWN
+        return None if deleted or Trace.LATER in traces or traces >= KNOWN else Trace.COMMITTED in traces
 
     def _all_ends(self, partitions: Collection[Partition]) -> Mapping[Partition, Ends]:
         ends = self.ends(partitions)

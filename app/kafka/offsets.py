@@ -82,7 +82,9 @@ class KafkaGroupOffsets:
             try:
                 found = reader.committed(wanted, TASK_SECONDS if self._in_task else DRIVER_SECONDS)
             except KafkaException as error:
-                raise KafkaException(_refusal(reader) or error_of(error)) from error
+                # If Kafka rejects requests to the coordinator, this one only times out, and a message says why.
+                said = None if (message := reader.poll(0)) is None else message.error()
+                raise KafkaException(said if said and is_refusal(said) else error_of(error)) from error
             for at in found:
                 if at.error is not None:
                     raise KafkaException(KafkaError(at.error.code(), f"{at.topic}-{at.partition}: {at.error.str()}"))
@@ -186,13 +188,6 @@ class KafkaGroupOffsets:
                     self._turns.notify()
 
     def _connect(self, *, stable: bool) -> Consumer:
-        isolation = "read_committed" if stable else "read_uncommitted"
-        own = {"group.id": self._context.group, "isolation.level": isolation, "enable.auto.commit": False}
-        return Consumer(settings.common(self._context.kafka) | own, logger=settings.SILENT)
-
-
-def _refusal(reader: Consumer) -> KafkaError | None:
-    """Return why Kafka rejects requests to the group's coordinator; the request itself only times out."""
-    message = reader.poll(0)
-    error = None if message is None else message.error()
-    return error if error is not None and is_refusal(error) else None
+        isolation: settings.Settings = {"isolation.level": "read_committed" if stable else "read_uncommitted"}
+        configured = settings.reader(self._context.kafka, self._context.group) | isolation
+        return Consumer(configured, logger=settings.SILENT)

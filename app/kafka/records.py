@@ -1,22 +1,25 @@
 """
-Reads committed records with a consumer that joins no group and commits nothing.
+Reads with consumers that join no group and commit nothing: committed records, and where a log was truncated.
 
 `read` is the loop for all bounded reads: of commands, and of what shows how a transaction ended.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from app.errors import OffsetMoved, Truncated
 from app.headers import Headers
 from app.kafka import settings
-from app.kafka.consumer import look_up_leaders
-from app.kafka.failures import explaining, is_end, is_refusal, timed_out
-from app.model import Partition
+from app.kafka.admin import ANSWER_SECONDS
+from app.kafka.consumer import look_up_leaders, seek
+from app.kafka.failures import explaining, is_end, is_refusal, of_partition, timed_out
+from app.model import LastRead, Partition
 from app.records import Record
 
 READ_AT_ONCE = 2_000
@@ -58,28 +61,29 @@ def read(
     Yield what has arrived in each turn, even if that is nothing.
 
     Args:
-        configured: the consumer's settings.
-        starts: where to start in each partition.
         ends: the offset to stop before in each partition; without them, reading never ends.
         fails: tells the errors that end reading from those that pass.
 
     Raises:
         KafkaException: one that `fails`; or an end was not reached, and nothing has arrived for SILENT_SECONDS.
     """
-    open_until = None if ends is None else {each: ends[each] for each in starts if starts[each] < ends[each]}
-    if open_until == {}:
+    limits: Mapping[Partition, float] = dict.fromkeys(starts, math.inf) if ends is None else ends
+    open_until = {each: limits[each] for each in starts if starts[each] < limits[each]}
+    if not open_until:
         return
-    consumer = Consumer(settings.CONSUMER_DEFAULTS | configured, logger=settings.SILENT)
+    consumer = Consumer(configured, logger=settings.SILENT)
     try:
-        wanted = starts if open_until is None else open_until
-        look_up_leaders(consumer, {partition.topic for partition in wanted})
-        consumer.assign([TopicPartition(*partition, starts[partition]) for partition in wanted])
-        turn = TURN_SECONDS if open_until is None else BOUNDED_TURN_SECONDS
+        look_up_leaders(consumer, {partition.topic for partition in open_until})
+        consumer.assign([TopicPartition(*partition, starts[partition]) for partition in open_until])
+        turn = TURN_SECONDS if ends is None else BOUNDED_TURN_SECONDS
         heard_at = time.monotonic()
-        while open_until is None or open_until:
+        while open_until:
+            before = list(open_until)
             messages = consumer.consume(READ_AT_ONCE, turn)
             yield list(_taken(messages, open_until, fails))
-            heard_at = time.monotonic() if messages or open_until is None else heard_at
+            if ended := [TopicPartition(*each) for each in before if each not in open_until]:
+                consumer.incremental_unassign(ended)  # or what follows their ends would hide that others are silent
+            heard_at = time.monotonic() if messages or ends is None else heard_at
             if time.monotonic() - heard_at > SILENT_SECONDS:
                 raise timed_out()
     finally:
@@ -88,19 +92,19 @@ def read(
 
 
 def _taken(
-    messages: list[Message], open_until: dict[Partition, int] | None, fails: Callable[[KafkaError], bool]
+    messages: list[Message], open_until: dict[Partition, float], fails: Callable[[KafkaError], bool]
 ) -> Iterator[Record]:
     """Yield the records before the ends; forget what has reached its end: by its last record, or by what follows it."""
     for message in messages:
         error, partition, offset = message.error(), partition_of(message), message.offset() or 0
         if error is None:
-            if open_until is None or offset < open_until.get(partition, 0):
+            if offset < open_until.get(partition, 0):
                 key, value = message.key(), message.value()
                 yield Record(partition, offset, message.timestamp()[1], key, value, headers_of(message))
             offset += 1
         elif fails(error):
             raise KafkaException(error)
-        if open_until and (error is None or is_end(error)) and offset >= open_until.get(partition, offset + 1):
+        if (error is None or is_end(error)) and offset >= open_until.get(partition, math.inf):
             del open_until[partition]
 
 
@@ -121,3 +125,32 @@ def headers_of(message: Message) -> Headers:
     except (SystemError, UnicodeDecodeError):
         message.set_headers([])
         return []
+
+
+class KafkaCuts:
+    """Finds where a log was truncated: librdkafka asks for it (KIP-320), but tells it only as the error of a reader."""
+
+    def __init__(self, kafka: Mapping[str, str], group: str) -> None:
+        self._kafka = kafka
+        self._group = group
+
+    def find(self, partition: Partition, last: LastRead) -> int | None:
+        own = settings.reader(self._kafka, self._group) | {"auto.offset.reset": "error"}
+        at = TopicPartition(*partition, last.after, leader_epoch=last.epoch)
+        with (
+            explaining(self._kafka, f"asking where {partition} was truncated"),
+            closing(Consumer(own, logger=settings.SILENT)) as consumer,
+        ):
+            consumer.assign([at])
+            seek(consumer, at)
+            deadline = time.monotonic() + ANSWER_SECONDS
+            while time.monotonic() < deadline:
+                for message in consumer.consume(1, TURN_SECONDS):
+                    if (error := message.error()) is None or is_end(error):
+                        return None  # the last record read is still there
+                    match of_partition(error, partition, "reading"):
+                        case Truncated() as found:
+                            return found.cut
+                        case OffsetMoved():
+                            return None
+            raise timed_out()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from confluent_kafka import Producer
 
 from app.headers import Header
-from app.model import Partition, Partitioner, TaskConfig
+from app.model import Destination, Partition, Partitioner, TaskConfig
 from app.records import Lines, OutgoingRecord
 
 BY_KEY = -1
@@ -18,69 +18,64 @@ BY_KEY = -1
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """Where the output of one source partition goes: the topics and partitions of the sink and the dead letters."""
+    """
+    Where the output of one source partition goes.
 
-    sink: str
-    sink_partitions: range
-    """The partitions that its lines may go to."""
-    dead_letters: str
-    dead_letter_partition: int
-    number: int = 0
-    """The number of the source partition."""
-    counts: tuple[int, int] = (0, 0)
-    """How many partitions the sink topic and the dead-letter topic have."""
+    Args:
+        number: the number of the source partition.
+        by_key: whether the key of a line chooses its partition.
+        others: partitions of other topics that its records may go to.
+    """
+
+    number: int
+    sink: Destination
+    dead_letters: Destination
+    by_key: bool
+    others: Sequence[Partition] = ()
 
     @classmethod
     def of(cls, config: TaskConfig, partition: Partition) -> Targets:
-        """Return the targets of a source partition: its number modulo their partitions, which keeps the order."""
-        sink, dead_letters = config.sink, config.dead_letters
-        number = partition.number % sink.partitions
-        by_key = config.sink_partitioner is Partitioner.KEY
-        return cls(
-            sink.topic,
-            range(sink.partitions) if by_key else range(number, number + 1),
-            dead_letters.topic,
-            partition.number % dead_letters.partitions,
-            partition.number,
-            (sink.partitions, dead_letters.partitions),
-        )
+        by_key = config.sink_partitioner is Partitioner.KEY and config.sink.partitions > 1
+        return cls(partition.number, config.sink, config.dead_letters, by_key)
 
     @property
-    def sink_partition(self) -> int:
-        """The sink partition of its lines, or `BY_KEY`."""
-        return self.sink_partitions[0] if len(self.sink_partitions) == 1 else BY_KEY
+    def sink_partitions(self) -> range:
+        """The partitions of the sink that its lines may go to: its number modulo theirs keeps the order."""
+        number = self.number % self.sink.partitions
+        return range(self.sink.partitions) if self.by_key else range(number, number + 1)
 
     @property
-    def by_key(self) -> bool:
-        """Whether the key of a line chooses its partition."""
-        return self.sink_partition == BY_KEY
+    def line(self) -> Partition:
+        """The partition of a line; its number may be `BY_KEY`."""
+        return Partition(self.sink.topic, BY_KEY if self.by_key else self.sink_partitions[0])
 
     @property
     def lines(self) -> Sequence[Partition]:
-        """The partitions of the sink."""
-        return [Partition(self.sink, number) for number in self.sink_partitions]
+        """All partitions that its lines may go to."""
+        return [*(Partition(self.sink.topic, number) for number in self.sink_partitions), *self.others]
 
     @property
     def dead_letter(self) -> Partition:
-        """The partition of the dead letters."""
-        return Partition(self.dead_letters, self.dead_letter_partition)
+        """The partition of its dead letters."""
+        return Partition(self.dead_letters.topic, self.number % self.dead_letters.partitions)
 
     @property
     def before(self) -> list[Partition]:
         """The other partitions that its output went to while a topic had fewer."""
-        topics = zip((self.sink, self.dead_letters), self.counts, strict=True)
-        fewer = {Partition(topic, self.number % count) for topic, now in topics for count in range(1, now)}
+        topics = (self.sink, self.dead_letters)
+        fewer = {Partition(each.topic, self.number % count) for each in topics for count in range(1, each.partitions)}
         return sorted(fewer.difference(self.lines, [self.dead_letter]))
 
     @property
     def rest(self) -> list[Partition]:
         """The rest of the sink's partitions, which its lines went to while keys chose them."""
-        return [Partition(self.sink, each) for each in range(self.counts[0]) if each not in self.sink_partitions]
+        numbers = range(self.sink.partitions)
+        return [Partition(self.sink.topic, each) for each in numbers if each not in self.sink_partitions]
 
     def __str__(self) -> str:
         """Return a short form of all partitions."""
-        first, last = self.sink_partitions[0], self.sink_partitions[-1]
-        sink = f"{self.sink}-{first}" if first == last else f"{self.sink}-{first} to {self.sink}-{last}"
+        first, last = (Partition(self.sink.topic, self.sink_partitions[each]) for each in (0, -1))
+        sink = f"{first}" if first == last else f"{first} to {last}"
         return f"{sink} or {self.dead_letter}"
 
 
@@ -104,8 +99,7 @@ class Sender(ABC):
     def offer(self, lines: Lines, begin: int) -> int:
         """Queue lines for the sink, from row `begin` on."""
         if self._mark is not None and begin < len(lines):
-            where = Partition(self.targets.sink, self.targets.sink_partition)
-            if not self.offer_one(where, _line(lines, begin, self._mark)):
+            if not self.offer_one(self.targets.line, _line(lines, begin, self._mark)):
                 return begin
             self._mark, begin = None, begin + 1
         return self._offer(lines, begin)
@@ -123,12 +117,7 @@ class Sender(ABC):
         return len(records)
 
     def offer_one(self, target: Partition, record: OutgoingRecord) -> bool:
-        """
-        Queue one record; return whether there was room for it.
-
-        Raises:
-            KafkaException: librdkafka refuses the record for another reason.
-        """
+        """Queue one record; return whether there was room for it. Raises as the others."""
         key, value, headers, timestamp = record
         try:
             # librdkafka reads the timestamp 0 as "now", which suits a record without one.

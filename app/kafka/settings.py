@@ -7,16 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from app.errors import Unreachable
+from app.kafka import properties
 from app.kafka.failures import section_of
-from app.kafka.properties import (
-    DEFAULT_COMPRESSION,
-    LARGEST_BATCH,
-    LINGER,
-    QUEUE,
-    is_secret_file,
-    largest_record,
-    value_name,
-)
 from app.model import Partition, TaskConfig, transactional_id
 
 Settings = dict[str, str | int | bool]
@@ -47,7 +39,7 @@ CONSUMER_DEFAULTS: Settings = {
 # The bytes to fetch of a partition at once (librdkafka's default, and the least worth a request), and a usual record's.
 LARGEST_FETCH, LEAST_FETCH, USUAL_RECORD = 1 << 20, 64 << 10, 1 << 10
 PRODUCER_DEFAULTS: Settings = {
-    "compression.type": DEFAULT_COMPRESSION,
+    "compression.type": properties.DEFAULT_COMPRESSION,
     "linger.ms": 20,
     "queue.buffering.max.messages": 200_000,
 }
@@ -70,24 +62,18 @@ def common(kafka: Mapping[str, str]) -> Settings:
     """
     Return the settings of every client: the user's, with each `NAME.file` replaced by NAME and the file's content.
 
-    Raises:
-        Unreachable: the file of a secret cannot be read, or is not text; perhaps it is being replaced.
+    Raises Unreachable if the file of a secret cannot be read, or is not text; perhaps it is being replaced.
     """
     section = section_of(kafka)
     own = dict(_read(section, key, value) for key, value in kafka.items())
     return QUIET | PROMPT | {"client.id": "winnow"} | own | NO_NEW_TOPICS
 
 
-def _common_to_consumers(kafka: Mapping[str, str]) -> Settings:
-    """Leave out the limit of producers: librdkafka wants `fetch.max.bytes`, which Winnow sets, to be no smaller."""
-    return {name: value for name, value in common(kafka).items() if name != "message.max.bytes"}
-
-
 def _read(section: str, key: str, value: str) -> tuple[str, str]:
-    if not is_secret_file(key):
+    if not properties.is_secret_file(key):
         return key, value
     try:
-        return value_name(key), Path(value).read_text(encoding="utf-8").rstrip("\r\n")
+        return properties.value_name(key), Path(value).read_text(encoding="utf-8").rstrip("\r\n")
     except OSError as error:
         msg = f"{section}.{key}: cannot read {value} ({error.strerror})"
         raise Unreachable(msg, "mount the secret on the driver and on all executors") from None
@@ -96,10 +82,18 @@ def _read(section: str, key: str, value: str) -> tuple[str, str]:
         raise Unreachable(msg, "store it as text; librdkafka reads binary files through `NAME.location`") from None
 
 
-def reader(kafka: Mapping[str, str], group: str) -> Settings:
-    """Return the settings of a consumer that only reads: it joins no group and commits nothing."""
-    return _common_to_consumers(kafka) | {
-        "group.id": group,  # for its ACLs, and because librdkafka requires one
+def reader(kafka: Mapping[str, str], group: str, defaults: Settings = CONSUMER_DEFAULTS) -> Settings:
+    """
+    Return the settings of every consumer: it joins no group, and commits only what it is told to. Raises as `common`.
+
+    All have the same limits, so `app.kafka.validation` tries them for all. That of producers is left out: librdkafka
+    wants `fetch.max.bytes`, which Winnow sets, to be no smaller.
+    """
+    own = {name: value for name, value in common(kafka).items() if name != "message.max.bytes"}
+    return {
+        **defaults,
+        **own,
+        "group.id": group,  # whose offsets are meant, and its ACLs; librdkafka requires one
         "isolation.level": "read_committed",
         "enable.auto.commit": False,
         "enable.partition.eof": True,
@@ -107,52 +101,39 @@ def reader(kafka: Mapping[str, str], group: str) -> Settings:
     }
 
 
-def _prefetch(most: int) -> Settings:
-    """Return how much to fetch ahead of a partition limited to `most` records a second; a rest drops it."""
-    if not most:
-        return {}
-    return {
-        "queued.min.messages": min(int(CONSUMER_DEFAULTS["queued.min.messages"]), max(100, most)),
-        "fetch.message.max.bytes": min(LARGEST_FETCH, max(LEAST_FETCH, most * USUAL_RECORD)),
-    }
-
-
 def consumer(config: TaskConfig) -> Settings:
     """Return the settings of a task's consumer, which reads only committed records and never moves an offset itself."""
-    return (
-        CONSUMER_DEFAULTS
-        | _prefetch(config.rates.most)
-        | _common_to_consumers(config.kafka)
-        | {
-            "group.id": config.group,
-            "group.protocol": "classic",
-            "isolation.level": "read_committed",
-            "enable.auto.commit": False,
-            "enable.auto.offset.store": False,
-            "auto.offset.reset": "error",
-            "enable.partition.eof": True,
-        }
-    )
+    defaults = dict(CONSUMER_DEFAULTS)
+    if most := config.rates.most:  # a partition fetches little ahead, because a rest drops it
+        defaults["queued.min.messages"] = min(int(defaults["queued.min.messages"]), max(100, most))
+        defaults["fetch.message.max.bytes"] = min(LARGEST_FETCH, max(LEAST_FETCH, most * USUAL_RECORD))
+    return reader(config.kafka, config.group, defaults) | {
+        "group.protocol": "classic",
+        "isolation.level": "read_committed",
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "auto.offset.reset": "error",
+    }
 
 
 def producer(config: TaskConfig, defaults: Settings = PRODUCER_DEFAULTS, *, lanes: int = 1) -> Settings:
     """Return the settings of one of `lanes` idempotent producers of a task; both destinations accept its batches."""
     smallest, largest = sorted((config.sink.max_bytes, config.dead_letters.max_bytes))
-    record = largest_record(config.output_kafka, largest)
+    record = properties.largest_record(config.output_kafka, largest)
     sizes: Settings = {
-        "batch.size": max(1, min(LARGEST_BATCH, smallest)),
+        "batch.size": max(1, min(properties.LARGEST_BATCH, smallest)),
         "message.max.bytes": record,
-        QUEUE: min(PRODUCER_QUEUE, config.buffer_memory // lanes) >> 10,
+        properties.QUEUE: min(PRODUCER_QUEUE, config.buffer_memory // lanes) >> 10,
     }
     made = defaults | sizes | common(config.output_kafka) | LIKE_JAVA | {"enable.idempotence": True}
     # The largest record must fit, even if hundreds of producers share a worker's memory.
-    return made | {QUEUE: max(int(made[QUEUE]), -(-record >> 10))}
+    return made | {properties.QUEUE: max(int(made[properties.QUEUE]), -(-record >> 10))}
 
 
 def acknowledged_producer(config: TaskConfig, *, lanes: int = 1) -> Settings:
     """Return the settings of a producer without transactions, which lingers no longer than a commit may wait."""
     made = producer(config, lanes=lanes)
-    for name in LINGER:
+    for name in properties.LINGER:
         if float(made.get(name, 0)) > LONGEST_LINGER_MS:
             made[name] = LONGEST_LINGER_MS
     return made

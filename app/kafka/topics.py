@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
-from concurrent.futures import Future
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its __all__
@@ -17,24 +16,21 @@ from app.errors import TopicMissing, Unreachable
 from app.facts import TopicFacts
 from app.kafka.admin import ANSWER_SECONDS, AdminConnection, ask_offsets, rights_of
 from app.kafka.failures import error_of, is_refusal
-from app.model import Destination, Partition, TimestampLimit, Topic, Watermarks
+from app.model import Destination, Partition, TimestampLimit, Topic, Watermarks, topic_id_of
 from app.topics import OwnTopics
 
 # The broker's default for max.message.bytes, if reading the topic's configuration is not allowed.
 USUAL_MAX_BYTES = 1_048_588
 # A placeholder's name, which is longer than its source's, may be one that no topic can have.
 NO_TOPIC = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_EXCEPTION})
-UNLIMITED_MS = (1 << 63) - 1
-"""The largest 64-bit number, which stands for any timestamp in a topic's configuration."""
-
-
-def is_internal(topic: str) -> bool:
-    """Return whether a topic is Kafka's own, such as `__consumer_offsets`, which a pattern like `.*` must not match."""
-    return topic.startswith("__")
 
 
 class KafkaTopics:
-    """Answers the driver's questions about topics. No pattern matches `own`, the topics that Winnow creates."""
+    """
+    Answers the driver's questions about topics.
+
+    No pattern matches Kafka's own topics, or `own`, those that Winnow creates.
+    """
 
     def __init__(self, connection: AdminConnection, own: OwnTopics = OwnTopics()) -> None:  # noqa: B008  # it is frozen
         self._connection = connection
@@ -61,48 +57,46 @@ class KafkaTopics:
             request_timeout=ANSWER_SECONDS,
         )
         found: dict[str, Topic] = {}
-        missing = []
+        missing: list[TopicMissing] = []
         for name, future in asked.items():
             try:
-                described = self._described(name, future)
-            except TopicMissing as error:
+                described = self._connection.wait(future)
+            except KafkaException as error:
+                if error_of(error).code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    raise self._connection.failure(error, f"describing topic {name!r}") from error
                 if name not in known:
-                    missing.append(error)
+                    missing.append(TopicMissing.named(name, self._connection.tools))
             else:
-                if pattern is None or _may_read(described):
+                rights = None if pattern is None else rights_of(described.authorized_operations)
+                if rights is None or "Read" in rights:
                     found[name] = _topic(name, described)
         if missing:
             raise missing[0] if len(missing) == 1 else TopicMissing("\n".join(map(str, missing)))
         return found
 
     def matching(self, pattern: str) -> list[str]:
-        """Return the topics whose whole name matches, never internal ones or those that Winnow creates."""
+        """Return the topics whose whole name matches."""
         with self._connection.explaining("listing topics"):
             listed = sorted(self._connection.client.list_topics(timeout=ANSWER_SECONDS).topics)
-        meant = (name for name in listed if not is_internal(name) and name not in self._own)
+        meant = (name for name in listed if not name.startswith("__") and name not in self._own)
         return [name for name in meant if re.fullmatch(pattern, name)]
-
-    def _described(self, name: str, future: Future[TopicDescription]) -> TopicDescription:
-        try:
-            return self._connection.wait(future)
-        except KafkaException as error:
-            if error_of(error).code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                raise TopicMissing.named(name, self._connection.tools) from error
-            raise self._connection.failure(error, f"describing topic {name!r}") from error
 
     def destination(self, name: str) -> Destination:
         topic = self.source_topics([name], None)[name]
         settings = self._settings(name)
+        append_time = settings.get("message.timestamp.type") == "LogAppendTime"
+        before, after = (None if append_time else TimestampLimit.of(settings, side) for side in ("before", "after"))
         return Destination(
             name,
             topic.partitions,
             max_bytes=int(settings.get("max.message.bytes", USUAL_MAX_BYTES)),
             compression=settings.get("compression.type", "producer"),
             compacted="compact" in settings.get("cleanup.policy", ""),
-            before=_timestamp_limit(settings, "before"),
-            after=_timestamp_limit(settings, "after"),
-            append_time=_has_append_time(settings),
+            before=before,
+            after=after,
+            append_time=append_time,
             retention=_retention(settings),
+            known=bool(settings),
         )
 
     def facts(self, names: Collection[str]) -> dict[str, TopicFacts]:
@@ -128,6 +122,9 @@ class KafkaTopics:
         settings = self._settings(name)
         milliseconds = int(settings.get("retention.ms", -1))
         return milliseconds / 1000 if milliseconds >= 0 and "delete" in settings.get("cleanup.policy", "") else None
+
+    def cleanup_policy(self, name: str) -> str:
+        return self._settings(name).get("cleanup.policy", "")
 
     def min_in_sync(self, name: str) -> int:
         return int(self._settings(name).get("min.insync.replicas", 1))
@@ -164,37 +161,13 @@ class KafkaTopics:
         return found
 
 
-def _may_read(described: TopicDescription) -> bool:
-    rights = rights_of(described.authorized_operations)
-    return rights is None or "Read" in rights
-
-
 def _topic(name: str, described: TopicDescription) -> Topic:
     leaderless = frozenset(each.id for each in described.partitions if each.leader is None or each.leader.id < 0)
     in_sync = {(each.id, len(each.isr)) for each in described.partitions if len(each.isr) < len(each.replicas)}
-    topic_id = str(described.topic_id or "")  # type: ignore[truthy-bool]  # None before Kafka 2.8
-    return Topic(name, topic_id, len(described.partitions), leaderless, frozenset(in_sync))
+    return Topic(name, topic_id_of(str(described.topic_id)), len(described.partitions), leaderless, frozenset(in_sync))
 
 
 def _retention(settings: Mapping[str, str]) -> int | None:
     milliseconds = int(settings.get("retention.ms", -1))
     by_time_alone = settings.get("cleanup.policy") == "delete" and settings.get("retention.bytes") == "-1"
     return milliseconds if by_time_alone and milliseconds >= 0 else None
-
-
-def _has_append_time(settings: Mapping[str, str]) -> bool:
-    return settings.get("message.timestamp.type") == "LogAppendTime"
-
-
-def _timestamp_limit(settings: Mapping[str, str], side: str) -> TimestampLimit | None:
-    """
-    Return how far a timestamp may lie on one side of the broker's clock; None if unlimited or unknown.
-
-    Kafka 3.6 split `message.timestamp.difference.max.ms` in two. Until Kafka 4 it applies if its successor is unset.
-    """
-    if _has_append_time(settings):
-        return None
-    for name in (f"message.timestamp.{side}.max.ms", "message.timestamp.difference.max.ms"):
-        if (limit := int(settings.get(name, UNLIMITED_MS))) != UNLIMITED_MS:
-            return TimestampLimit(name, limit)
-    return None

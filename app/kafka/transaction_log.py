@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
+from io import BytesIO
 from typing import Any
 
 from app.cures import ANY
@@ -36,12 +37,7 @@ class KafkaTransactionLog:
         self._group = group
 
     def open_transactions(self, since: int) -> list[OpenTransaction]:
-        """
-        Return the open transactions of the group, in order.
-
-        Args:
-            since: when the oldest may have begun, in milliseconds since 1970; older records are not read.
-        """
+        """Return the group's open transactions, in order; reads back to `since`, in milliseconds since 1970."""
         log = self._topics.source_topics([TOPIC], None, {TOPIC}).get(TOPIC)
         if log is None:  # no transaction was ever opened on this cluster
             return []
@@ -70,12 +66,7 @@ class KafkaTransactionLog:
 
 
 def transaction(source: Partition, value: bytes | None) -> OpenTransaction | None:
-    """
-    Return the transaction in the value of a record; None if there is none.
-
-    Raises:
-        NotUsable: a newer Kafka has written it in another format.
-    """
+    """Return the transaction in the value of a record, None if there is none; raises NotUsable for a newer format."""
     if not value:
         return None
     try:
@@ -93,37 +84,26 @@ def _parsed(source: Partition, value: _Bytes) -> OpenTransaction:
     for _ in range(value.length(">i", flexible=flexible)):
         value.skip(value.length(">h", flexible=flexible))
         value.skip(4 * value.length(">i", flexible=flexible))
-        if flexible:
-            value.pass_tags()
+        for _ in range(value.varint() if flexible else 0):  # tags
+            value.varint()
+            value.skip(value.varint())
     _changed, began = value.take(">qq")
     return OpenTransaction(source, STATES[state], began, producer, epoch)
 
 
-class _Bytes:
+class _Bytes(BytesIO):
     """Reads Kafka's binary format."""
 
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._at = 0
-
-    def skip(self, size: int) -> None:
-        self._at += size
+    skip = BytesIO.read
 
     def take(self, layout: str) -> tuple[Any, ...]:
-        taken = struct.unpack_from(layout, self._data, self._at)
-        self._at += struct.calcsize(layout)
-        return taken
+        return struct.unpack(layout, self.read(struct.calcsize(layout)))
 
     def length(self, layout: str, *, flexible: bool) -> int:
         """Read a length, 0 for null: in the flexible format a varint that is one larger."""
-        return max(0, self._varint() - 1 if flexible else self.take(layout)[0])
+        return max(0, self.varint() - 1 if flexible else self.take(layout)[0])
 
-    def pass_tags(self) -> None:
-        for _ in range(self._varint()):
-            self._varint()
-            self.skip(self._varint())
-
-    def _varint(self) -> int:
+    def varint(self) -> int:
         value = shift = 0
         while True:
             (byte,) = self.take("B")

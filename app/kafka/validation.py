@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaException, Producer
 
@@ -27,7 +27,7 @@ _FAILED = re.compile(r"Failed to create \w+: ")
 # Values up to this length are masked only as whole words: otherwise every 5 in a text would be masked.
 _SHORT = 3
 
-Make = Callable[[settings.Settings], None]
+Make = Callable[..., object]
 
 
 class Refusal(NamedTuple):
@@ -69,11 +69,11 @@ def _trial(
     )
     try:
         written = settings.common(cluster)
-        clients = [(_make_consumer, settings.consumer(config))]
+        clients: list[tuple[Make, settings.Settings]] = [(Consumer, settings.consumer(config))]
         if guarantee is Guarantee.EXACTLY_ONCE:
-            clients.append((_make_producer, settings.transactional_producer(config, Partition("none", 0))))
+            clients.append((Producer, settings.transactional_producer(config, Partition("none", 0))))
         elif guarantee:
-            clients.append((_make_producer, settings.producer(config)))
+            clients.append((Producer, settings.producer(config)))
     except Unreachable as error:
         return {}, {"": Refusal("", str(error))}
     values = {name: str(written[_librdkafkas(name)]) for name in kafka}
@@ -92,21 +92,13 @@ def _librdkafkas(name: str) -> str:
     return value_name(name) if is_secret_file(name) else name
 
 
-def _make_consumer(configured: settings.Settings) -> None:
-    Consumer(configured, logger=settings.SILENT).close()
-
-
-def _make_producer(configured: settings.Settings) -> None:
-    Producer(configured, logger=settings.SILENT)
-
-
 def _objection(make: Make, configured: settings.Settings) -> str:
     """Return why librdkafka or confluent-kafka refuses these settings; empty if they do not."""
-    alone: dict[str, Any] = {name: value for name, value in configured.items() if name not in BROKERS}
+    alone = {name: value for name, value in configured.items() if name not in BROKERS}
     if _TOKEN_ENDPOINT in alone:
         alone[_TOKEN_ENDPOINT] = _NOWHERE
     try:
-        make(alone)
+        make(alone, logger=settings.SILENT)
     except KafkaException as error:
         return error_of(error).str()
     except (TypeError, ValueError) as error:  # from confluent-kafka, for a name that it reserves for a Python object

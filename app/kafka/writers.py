@@ -19,7 +19,7 @@ from typing import TypeVar
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from app.errors import OffsetPending, PartitionError, Transient, Undelivered
-from app.events import TRANSACTION_ABORTED_AGAIN, TRANSACTION_ENDED_AGAIN
+from app.events import Event
 from app.kafka import settings
 from app.kafka.consumer import CONTROL_SECONDS
 from app.kafka.delivery import Delivery, connect
@@ -88,10 +88,6 @@ class Writer:
 
     def send_dead_letters(self, dead_letters: Sequence[OutgoingRecord]) -> None:
         self._queue(self._sender.offer_dead_letters, dead_letters, "sending to the dead letters")
-
-    def send_each(self, records: Sequence[tuple[Partition, OutgoingRecord]]) -> None:
-        """Queue each record for its own partition, in order."""
-        self._queue(self._sender.offer_each, records, "sending records")
 
     def _queue(self, offer: Callable[[T, int], int], rows: T, doing: str) -> None:
         self._left.append(_Rows(partial(offer, rows), len(rows), doing))
@@ -174,9 +170,7 @@ class TransactionalWriter(Writer):
     """
     Exactly once: output, dead letters and offset become visible together or not at all.
 
-    Args:
-        hanging: finds transactions that earlier owners left open.
-        interrupt: ends a running transaction of an earlier owner (`app.kafka.fence.interrupt`).
+    `hanging` finds transactions that earlier owners left open; `interrupt` ends a running one (see `app.kafka.fence`).
     """
 
     def __init__(
@@ -203,7 +197,7 @@ class TransactionalWriter(Writer):
     def open(self) -> None:
         """Fence every earlier owner of the partition and abort its open transaction (InitProducerId, KIP-98)."""
         with self._translated("opening the producer"):
-            connect(self._client, self._sender.targets.dead_letters)
+            connect(self._client, self._sender.targets.dead_letter.topic)
             self._refuse_if_abandoned()  # an abandoned writer would fence the next owner
             if self._interrupt is not None:
                 self._interrupt()
@@ -212,15 +206,16 @@ class TransactionalWriter(Writer):
 
     def settle(self, committed: CommittedOffset | None) -> None:
         """
-        Abort an earlier transaction again that is still open in our partitions, unless it was committed.
+        Abort an earlier transaction again that may still be open in our partitions, unless it was committed.
 
+        Behind another writer's open transaction nothing shows whether it is, and aborting it twice does no harm.
         Nothing is sent to a partition whose leader does not respond, because a commit might end such a transaction.
         """
         self._began_at = 0 if committed is None else committed.offset
         targets = self._sender.targets
         ends = self._ends(targets.lines, targets.dead_letter)
         self._unsettled = targets.dead_letter if targets.dead_letter not in ends else None
-        unstable = {where: at for where, at in ends.items() if at.open}
+        unstable = {where: at for where, at in ends.items() if at.last_stable < at.high_watermark}
         with self._translated(f"reading what is open in {', '.join(map(str, unstable))}"):
             left = self._hanging.last_offsets(self._partition, unstable)
         if hanging := [where for where, offset in left.items() if offset >= self._began_at]:
@@ -231,8 +226,7 @@ class TransactionalWriter(Writer):
         """
         End a transaction again the way its records show, because Kafka never wrote its end to the offset's partition.
 
-        Raises:
-            OffsetPending: the records do not show how it ended.
+        Raises OffsetPending if the records do not show how it ended.
         """
         targets = self._sender.targets
         ends = self._ends([*targets.lines, targets.dead_letter])
@@ -246,7 +240,7 @@ class TransactionalWriter(Writer):
             self._begin()
             self._offsets.save_beside(self._client, targets.dead_letter, ends[targets.dead_letter].last_stable)
             self._end_again(self._client.commit_transaction if was_committed else self._client.abort_transaction)
-        TRANSACTION_ENDED_AGAIN.log(**self._partition.as_json(), committed=was_committed)
+        Event.TRANSACTION_ENDED_AGAIN.log(**self._partition.as_json(), committed=was_committed)
 
     def _ends(self, needed: Sequence[Partition], *more: Partition) -> dict[Partition, Ends]:
         with self._translated(f"looking for open transactions in {self._sender.targets}"):
@@ -263,14 +257,13 @@ class TransactionalWriter(Writer):
                 self._sender.offer_one(where, OutgoingRecord(b"winnow", b"", [self._header], 0))
             self._deliver_all()
             self._end_again(self._client.abort_transaction)
-        TRANSACTION_ABORTED_AGAIN.log(partitions=[str(where) for where in hanging])
+        Event.TRANSACTION_ABORTED_AGAIN.log(partitions=[str(where) for where in hanging])
 
     def _end_again(self, end: Callable[[float], object]) -> None:
         """
         End the open transaction, and with it one that hangs.
 
-        Raises:
-            Transient: the request may have been sent twice; a late copy could end this producer's next transaction.
+        Raises Transient if the request may have been sent twice: a late copy could end the next transaction.
         """
         started = time.monotonic()
         with in_time(ABORT_SECONDS, "end_transaction"):
@@ -292,9 +285,10 @@ class TransactionalWriter(Writer):
         super().send_dead_letters(dead_letters)
 
     def send_each(self, records: Sequence[tuple[Partition, OutgoingRecord]]) -> None:
-        """Queue records inside the transaction, each with the header, because they may go to different partitions."""
+        """Queue each record for its own partition, in order. Each has the header, because those may differ."""
         self._begin()
-        super().send_each([(to, each._replace(headers=[*each.headers, self._header])) for to, each in records])
+        marked = [(to, each._replace(headers=[*each.headers, self._header])) for to, each in records]
+        self._queue(self._sender.offer_each, marked, "sending records")
 
     def commit(self, offset: int, metadata: str) -> None:
         self._begin()

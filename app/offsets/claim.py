@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from app.errors import Fenced, Transient
-from app.model import CommittedOffset, Owner, Partition
+from app.model import NOBODY, CommittedOffset, Owner, Partition
 from app.offsets.contract import OffsetStore
 from app.offsets.failures import refuse_to_go_back, saving
 from app.offsets.metadata import OffsetMetadata
@@ -46,12 +46,17 @@ class Claim:
         Raises:
             Fenced: a later run took the partition over, or another task of this run got further.
             CorruptOffset: the store holds something other than an offset.
-            Transient: it is unknown whether the offset was saved, or an earlier run saved a larger one.
+            Transient: it is unknown whether the offset was saved, or somebody else saved a larger one.
         """
         with saving(self._partition, offset):
             stored = self._store.load([self._partition], stable=True).get(self._partition)
         if stored is not None and not stored.corrupt and stored != self._known:
-            self._check_owner(stored, offset)
+            yield_to_later(self._partition, stored, self._me)
+            other = OffsetMetadata.of(stored).owner
+            if other != self._me and stored.offset > offset:
+                who = "another program" if other == NOBODY else other
+                cause = f"{who} has since committed {stored.offset}; the partition goes on there"
+                raise Transient(self._partition, cause, offset)
         refuse_to_go_back(self._partition, stored, offset)
         # Kafka cannot compare and store in one request; its `save` would only load the offset once more.
         save = self._store.reset if self._store.transactional else self._store.save
@@ -61,13 +66,6 @@ class Claim:
     def reset(self, offset: int, metadata: str) -> None:
         self._store.reset(self._partition, offset, metadata)
         self._known = CommittedOffset(offset, metadata)
-
-    def _check_owner(self, stored: CommittedOffset, offset: int) -> None:
-        """Yield to a later run, and continue where an earlier one stopped."""
-        yield_to_later(self._partition, stored, self._me)
-        other = OffsetMetadata.of(stored).owner
-        if other != self._me and stored.offset > offset:
-            raise Transient(self._partition, f"{other} has since committed {stored.offset}", offset)
 
 
 def yield_to_later(partition: Partition, committed: CommittedOffset | None, me: Owner) -> None:

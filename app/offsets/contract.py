@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 from app.model import CommittedOffset, Partition
+from app.times import time_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +113,10 @@ class PastOffsets:
     offsets: Mapping[int, int]
     topic_ids: Mapping[int, str] = field(default_factory=dict)
 
+    def __str__(self) -> str:
+        offsets = " ".join(f"{number}={offset}" for number, offset in sorted(self.offsets.items()))
+        return f"{time_of(self.time)}  {offsets}"
+
 
 @runtime_checkable
 class OffsetHistory(Protocol):
@@ -128,7 +133,6 @@ class OffsetHistory(Protocol):
 
 
 def is_transactional(store: OffsetStore) -> TypeGuard[TransactionalOffsetStore]:
-    """Return whether a store can take part in Kafka's transactions."""
     return store.transactional
 
 

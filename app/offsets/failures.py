@@ -9,6 +9,9 @@ from app.errors import CorruptOffset, Fenced, NotUsable, Transient, Unreachable
 from app.headers import whole_number
 from app.model import CommittedOffset, Partition
 
+TIE = " at="
+"""Begins the last word of tied metadata, which 0.2.0 passes over."""
+
 
 class UnknownStore(ValueError):
     """No usable offset store has that name."""
@@ -18,17 +21,23 @@ class StoreOptionError(ValueError):
     """An option of the store is unknown, missing or wrong; the message names every problem."""
 
 
+def tied(offset: int, metadata: str) -> str:
+    """Return metadata that names its offset, for stores in which another tool may change only the number."""
+    return f"{metadata}{TIE}{offset}"
+
+
 def stored_offset(text: str, metadata: str, place: str) -> CommittedOffset:
     """
     Return what a store found, marked as corrupt if it is not an offset.
 
     Args:
         text: the value in the offset's place.
-        metadata: the offset's metadata.
+        metadata: the offset's metadata, ignored if it is tied to another offset; Winnow 0.2.0 tied it to none.
         place: the place as an operator of the store would name it.
     """
     if (offset := whole_number(text.lstrip("0") or text[:1])) is not None:
-        return CommittedOffset(offset, metadata)
+        known = metadata.removesuffix(tied(offset, ""))
+        return CommittedOffset(offset, "" if TIE in known else known)
     return CommittedOffset.not_readable(f"{place} holds {text[:40]!r}, which is not an offset")
 
 

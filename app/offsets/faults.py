@@ -1,12 +1,7 @@
 """
 Tests of what an offset store promises when its server fails; needs pytest.
 
-    class TestMineFaults(OffsetStoreFaults):
-        def open_store(self): …                 as in `OffsetStoreContract`
-        def stop_server(self): …                kill it, keep its data
-        def start_server(self): …               start it on the same data, and wait until it answers
-        def corrupt(self, partition): …         write something other than an offset for this partition
-
+Subclass `OffsetStoreFaults` as `OffsetStoreContract`, and also implement `stop_server`, `start_server` and `corrupt`.
 The server must persist data before it acknowledges it.
 """
 
@@ -16,7 +11,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 import pytest
@@ -187,13 +182,11 @@ class OffsetStoreFaults(StoreTests):
 
 
 def _save_until_it_fails(store: OffsetStore, partition: Partition, acknowledged: list[int]) -> None:
-    try:
+    with suppress(Transient):
         while True:
             offset = acknowledged[0] + 1
             store.save(partition, offset, f"metadata of {offset}")
             acknowledged[0] = offset
-    except Transient:
-        return
 
 
 def again(call: Callable[[], T], seconds: float = 30) -> T:

@@ -1,7 +1,7 @@
 """
 A store of small files, one per partition, on a local or shared disk, HDFS (by WebHDFS) or S3.
 
-    URL/GROUP/TOPIC/PARTITION   holds   {"offset": 1042, "metadata": "winnow/2 …"}
+    URL/GROUP/TOPIC/PARTITION   holds   {"offset": 1042, "metadata": "winnow/2 … at=1042"}
 
 A file is replaced as a whole, so readers see the old content or the new one; JSON's closing brace shows that it is
 complete. A file is read before it is replaced, because an offset must not go back. How reliable that check is depends
@@ -18,7 +18,7 @@ import os
 import time
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -31,7 +31,7 @@ from requests.adapters import HTTPAdapter
 from app.errors import NotAllowed, NotUsable, Unreachable, WinnowError
 from app.model import CommittedOffset, Partition
 from app.offsets.contract import StoreContext
-from app.offsets.failures import StoreOptionError, refuse_to_go_back, saving, stored_offset
+from app.offsets.failures import StoreOptionError, refuse_to_go_back, saving, stored_offset, tied
 from app.offsets.options import Options
 from app.secrets import hidden, shown_url, without_secrets
 from parsers.plugins import PRODUCT
@@ -61,7 +61,14 @@ class FileOffsets:
         given = checked.with_secrets(options)
         checked.raise_problems()
         self._group = context.group
-        self._folder = _open_folder(address, given)
+        self._url = shown_url(address)
+        scheme = address.partition(":")[0]
+        try:
+            self._folder = FOLDERS[scheme](address, given)
+        except ImportError as error:
+            package, extra = ("s3fs", "s3") if scheme.startswith("s3") else ("requests", "files")
+            missing = f"needs the package {package}, which is not installed: pip install '{PRODUCT}[{extra}]'"
+            raise StoreOptionError(f"{scheme}:// {missing}") from error
         self._secrets = hidden("files", given)
 
     def load(self, partitions: Iterable[Partition], *, stable: bool) -> Mapping[Partition, CommittedOffset]:  # noqa: ARG002  # outside Kafka's transactions, every offset is stable
@@ -74,8 +81,8 @@ class FileOffsets:
         return {partition: offset for partition, offset in zip(wanted, read, strict=True) if offset is not None}
 
     def _read(self, partition: Partition) -> CommittedOffset | None:
-        file = self._folder.read(self._path(partition))
-        return None if file is None else _offset_in(file.content, f"{self._folder.url}/{self._path(partition)}")
+        path = self._path(partition)
+        return self._offset_in(path, self._folder.read(path))
 
     def save(self, partition: Partition, offset: int, metadata: str) -> None:
         path = self._path(partition)
@@ -83,9 +90,7 @@ class FileOffsets:
             for _ in range(TRIES):
                 with contextlib.suppress(Changed), self._folder.locked(path):
                     file = self._folder.read(path)
-                    if file is not None:
-                        stored = _offset_in(file.content, f"{self._folder.url}/{path}")
-                        refuse_to_go_back(partition, stored, offset)
+                    refuse_to_go_back(partition, self._offset_in(path, file), offset)
                     self._folder.replace(path, _content(offset, metadata), file)
                     return
             again = f"other writers replaced {path} {TRIES} times in a row"
@@ -102,10 +107,21 @@ class FileOffsets:
     def _path(self, partition: Partition) -> str:
         return f"{_folder_of(self._group, self._folder.longest_name)}/{partition.topic}/{partition.number}"
 
+    def _offset_in(self, path: str, file: File | None) -> CommittedOffset | None:
+        """Return the offset in a file, marked as corrupt if it holds none."""
+        if file is None:
+            return None
+        place = f"{self._url}/{path}"
+        try:
+            document = json.loads(file.content)
+            return stored_offset(str(document["offset"]), str(document.get("metadata", "")), place)
+        except (ValueError, TypeError, KeyError):
+            return CommittedOffset.not_readable(f"{place} holds {file.content[:40]!r}, which is not an offset")
+
     @contextlib.contextmanager
     def _asking(self, doing: str) -> Iterator[None]:
         """Translate errors; each file system raises those of its own libraries."""
-        where = f"the file system of {self._folder.url}"
+        where = f"the file system of {self._url}"
         try:
             yield
         except (WinnowError, Changed):
@@ -134,16 +150,7 @@ def _folder_of(group: str, longest: int) -> str:
 
 
 def _content(offset: int, metadata: str) -> bytes:
-    return json.dumps({"offset": offset, "metadata": metadata}).encode()
-
-
-def _offset_in(content: bytes, place: str) -> CommittedOffset:
-    """Return the offset in a file's content, marked as corrupt if there is none."""
-    try:
-        document = json.loads(content)
-        return stored_offset(str(document["offset"]), str(document["metadata"]), place)
-    except (ValueError, TypeError, KeyError):
-        return CommittedOffset.not_readable(f"{place} holds {content[:40]!r}, which is not an offset")
+    return json.dumps({"offset": offset, "metadata": tied(offset, metadata)}).encode()
 
 
 class Changed(Exception):  # not an error: the caller tries again
@@ -162,9 +169,6 @@ class Folder(ABC):
 
     longest_name = 255
     """In bytes; on usual disks and on HDFS."""
-
-    def __init__(self, url: str, options: Mapping[str, object]) -> None:  # noqa: ARG002  # for each kind's fsspec class
-        self.url = shown_url(url)
 
     @abstractmethod
     def check(self) -> None:
@@ -195,7 +199,6 @@ class DiskFolder(Folder):
     """A folder on a local or shared disk. A lock keeps other writers out, as far as the disk's locks work."""
 
     def __init__(self, url: str, options: Mapping[str, object]) -> None:
-        super().__init__(url, options)
         if options:
             raise StoreOptionError(f"file:// takes no option but url: remove {next(iter(options))}")
         self._folder = Path(url.removeprefix("file://"))
@@ -263,7 +266,6 @@ class HdfsFolder(Folder):
     """
 
     def __init__(self, url: str, options: Mapping[str, object]) -> None:
-        super().__init__(url, options)
         filesystem, path = fsspec.url_to_fs(url, skip_instance_cache=True, **options)
         self._hdfs = filesystem
         self._path = path.rstrip("/")
@@ -290,8 +292,13 @@ class HdfsFolder(Folder):
         new = f"{folder}/.{name}.{uuid.uuid4().hex}"
         call = self._hdfs._call  # noqa: SLF001  # sends any WebHDFS operation
         self.check()
-        call("CREATE", method="put", path=new, data=content, overwrite="true")
-        call("RENAME", method="put", path=new, destination=file, renameoptions="OVERWRITE")
+        try:
+            call("CREATE", method="put", path=new, data=content, overwrite="true")
+            call("RENAME", method="put", path=new, destination=file, renameoptions="OVERWRITE")
+        except Exception:
+            with contextlib.suppress(Exception):  # a server that is away keeps the file
+                call("DELETE", method="delete", path=new)
+            raise
 
     def close(self) -> None:
         self._hdfs.session.close()
@@ -313,7 +320,6 @@ class S3Folder(Folder):
     longest_name = 1_024  # of a key as a whole
 
     def __init__(self, url: str, options: Mapping[str, object]) -> None:
-        super().__init__(url, options)
         patience = {"connect_timeout": SECONDS, "read_timeout": SECONDS, "retries": {"max_attempts": 1}}
         self._s3, path = fsspec.url_to_fs(
             url, skip_instance_cache=True, use_listings_cache=False, config_kwargs=patience, **options
@@ -349,20 +355,5 @@ class S3Folder(Folder):
             raise
 
 
-FOLDERS: Mapping[str, type[Folder]] = {"file": DiskFolder, "webhdfs": HdfsFolder, "s3": S3Folder, "s3a": S3Folder}
-
-
-def _open_folder(url: str, options: Mapping[str, object]) -> Folder:
-    """
-    Return a folder without connecting.
-
-    Raises:
-        StoreOptionError: an option is wrong, or a package is missing.
-    """
-    scheme = url.partition(":")[0]
-    try:
-        return FOLDERS[scheme](url, options)
-    except ImportError as error:
-        package, extra = ("s3fs", "s3") if FOLDERS[scheme] is S3Folder else ("requests", "files")
-        missing = f"needs the package {package}, which is not installed: pip install '{PRODUCT}[{extra}]'"
-        raise StoreOptionError(f"{scheme}:// {missing}") from error
+Open = Callable[[str, Mapping[str, object]], Folder]
+FOLDERS: Mapping[str, Open] = {"file": DiskFolder, "webhdfs": HdfsFolder, "s3": S3Folder, "s3a": S3Folder}

@@ -62,11 +62,9 @@ class HBaseOffsets:
     The offsets of a group in a table of HBase.
 
     Args:
-        host: the Thrift server's host.
         table: created if it is missing.
         time_to_live_days: the lifetime of cells, if the table is created here.
-        transport: the Thrift server's: `buffered` or `framed`.
-        protocol: the Thrift server's: `binary` or `compact`.
+        transport, protocol: the Thrift server's: `buffered` or `framed`, `binary` or `compact`.
     """
 
     transactional = False
@@ -107,8 +105,9 @@ class HBaseOffsets:
         for topic, wanted in numbers_by_topic(partitions).items():
             with self._asking(f"reading the offsets of {topic}") as table:
                 now = self._row(topic, NOW)
-                rows = [(now, table.row(now, columns=_columns(wanted)))]
-                if any(_column(OFFSETS, number) not in rows[0][1] for number in wanted):
+                columns = [column for number in wanted for column in _columns(number)]
+                rows = [(now, table.row(now, columns=columns))]
+                if any(column not in rows[0][1] for column, _ in map(_columns, wanted)):
                     rows += self._scan(table, topic, 2, "~")  # the row `now` again, and the newest of the history
             for number in wanted:
                 at = next((at for row, cells in rows if (at := _stored(row, cells, number))), None)
@@ -118,7 +117,7 @@ class HBaseOffsets:
 
     def save(self, partition: Partition, offset: int, metadata: str) -> None:
         row = self._row(partition.topic, NOW)
-        column, beside = _column(OFFSETS, partition.number), _column(METADATA, partition.number)
+        column, beside = _columns(partition.number)
         for _ in range(TRIES):
             with saving(partition, offset), self._asking(f"storing the offset of {partition}") as table:
                 cells = table.row(row, columns=[column, beside])
@@ -137,10 +136,8 @@ class HBaseOffsets:
         raise Transient(partition, f"other writers changed the offset {TRIES} times in a row", offset)
 
     def reset(self, partition: Partition, offset: int, metadata: str) -> None:
-        cells = {
-            _column(OFFSETS, partition.number): str(offset).encode(),
-            _column(METADATA, partition.number): _metadata(None, offset, metadata),
-        }
+        column, beside = _columns(partition.number)
+        cells = {column: str(offset).encode(), beside: _metadata(None, offset, metadata)}
         with saving(partition, offset), self._asking(f"storing the offset of {partition}") as table:
             table.put(self._row(partition.topic, NOW), cells)
             self._keep_history(table, partition.topic)
@@ -253,12 +250,9 @@ def _moment(milliseconds: int) -> str:
     return f"{milliseconds:013d}"
 
 
-def _column(family: str, number: int) -> bytes:
-    return f"{family}:{number}".encode()
-
-
-def _columns(numbers: Iterable[int]) -> list[bytes]:
-    return [_column(family, number) for number in numbers for family in (OFFSETS, METADATA)]
+def _columns(number: int) -> tuple[bytes, bytes]:
+    """Return a partition's two columns: offset and metadata."""
+    return f"{OFFSETS}:{number}".encode(), f"{METADATA}:{number}".encode()
 
 
 def _is_offset(column: bytes) -> bool:
@@ -267,13 +261,12 @@ def _is_offset(column: bytes) -> bool:
 
 
 def _stored(row: str, cells: Cells, number: int) -> CommittedOffset | None:
-    """Return a partition's offset in a row."""
-    value = cells.get(_column(OFFSETS, number))
-    if value is None:
+    column, beside = _columns(number)
+    if column not in cells:
         return None
-    text = value.decode(errors="replace")
+    text = cells[column].decode(errors="replace")
     try:
-        metadata = json.loads(cells.get(_column(METADATA, number), b"{}")).get(text, "")
+        metadata = json.loads(cells.get(beside, b"{}")).get(text, "")
     except (ValueError, AttributeError):  # not ours
         metadata = ""
     return stored_offset(text, metadata, f"{OFFSETS}:{number} of the row {row} in HBase")
@@ -288,7 +281,7 @@ def _known(row: str, cells: Cells) -> dict[int, CommittedOffset]:
 def _topic_ids(cells: Cells) -> dict[bytes, bytes]:
     """Return metadata cells with only the topic id of each offset in the row `now`."""
     return {
-        _column(METADATA, number): _metadata(None, at.offset, str(OffsetMetadata(topic_id, at.offset)))
+        _columns(number)[1]: _metadata(None, at.offset, str(OffsetMetadata(topic_id, at.offset)))
         for number, at in _known(NOW, cells).items()
         if (topic_id := OffsetMetadata.of(at).topic_id)
     }

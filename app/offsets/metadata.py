@@ -21,7 +21,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from urllib.parse import quote, unquote
 
-from app.model import NOBODY, CommittedOffset, LastRead, OffsetRange, Owner
+from app.model import NOBODY, CommittedOffset, LastRead, OffsetRange, Owner, topic_id_of, topics_differ
 from app.offsets.times import TaskReport
 
 FIRST_VERSION, VERSION = "winnow", "winnow/2"
@@ -204,7 +204,8 @@ class OffsetMetadata:
         since, backlog = _number(values.get("since", "")), _number(values.get("backlog", ""))
         blocked, tripped = unquote(values.get("blocked", "")), "tripped" in values
         cut = _number(values["cut"]) if "cut" in values else None
-        return cls(values.get("topic", ""), since, counts, read, owner, report, backlog, blocked, tripped, cut)
+        topic_id = topic_id_of(values.get("topic", ""))  # up to 0.2.0, zeros were written
+        return cls(topic_id, since, counts, read, owner, report, backlog, blocked, tripped, cut)
 
     @classmethod
     def of(cls, committed: CommittedOffset | None) -> OffsetMetadata:
@@ -216,7 +217,7 @@ class OffsetMetadata:
     ) -> OffsetMetadata:
         """Continue the counts of the committed offset, or start new ones if it has none or is another topic's."""
         topic_id, found = planned.topic_id, cls.of(committed)
-        if found.is_ours and found.topic_id in ("", topic_id):
+        if found.is_ours and not topics_differ(found.topic_id, topic_id):
             # Without counts, an operator set the offset, or there was no commit yet.
             backlog = planned.backlog if found.counts == NOTHING else found.backlog
             read = _last_read_before(position, found.read, committed, planned)
@@ -232,7 +233,7 @@ class OffsetMetadata:
         is created again. Otherwise the metadata is empty.
         """
         found = cls.of(committed)
-        worked_on = found.is_ours and found.topic_id == topic_id
+        worked_on = found.is_ours and not topics_differ(found.topic_id, topic_id)
         return str(cls(topic_id, position)) if worked_on else ""
 
     @classmethod
@@ -248,7 +249,7 @@ class OffsetMetadata:
 
     def continues(self, other: OffsetMetadata) -> bool:
         """Whether both count from the same offset of the same topic."""
-        return (self.topic_id, self.since) == (other.topic_id, other.since)
+        return self.since == other.since and not topics_differ(self.topic_id, other.topic_id)
 
     @property
     def is_ours(self) -> bool:
@@ -266,7 +267,9 @@ def _last_read_before(
     """
     if position == planned.start and planned.cut is not None:
         return None if last is None or position > planned.cut else LastRead(position, last.epoch)
-    return last if committed is not None and position == committed.offset else None
+    if committed is None or last is None or not last.after <= position == committed.offset:
+        return None  # metadata of a larger offset would keep the lane from taking the records before that
+    return last
 
 
 def _last_read(text: str) -> LastRead | None:
@@ -286,15 +289,13 @@ def _owner(by: str, sink: str, generation: str) -> Owner:
 
 def _written_counts(counts: Mapping[str, int], room: int) -> str:
     """Write the counts by reason or filter, in their order; those without room become `other`."""
-    written = [f"{_code(reason)}:{count}" for reason, count in counts.items() if count]
-    rest = 0
-    while len(",".join(written)) + 30 > room and written:
-        rest += int(written.pop().rpartition(":")[2])
+    written = [f"{CODES.get(name) or '~' + quote(name, safe='')}:{count}" for name, count in counts.items() if count]
+    size, rest = sum(len(each) + 1 for each in written), 0
+    while size + 29 > room and written:
+        last = written.pop()
+        size -= len(last) + 1
+        rest += int(last.rpartition(":")[2])
     return ",".join([*written, *([f"~{OTHER}:{rest}"] if rest else [])])
-
-
-def _code(reason: str) -> str:
-    return CODES.get(reason) or f"~{quote(reason, safe='')}"
 
 
 def _counted(text: str) -> dict[str, int]:

@@ -1,17 +1,23 @@
-"""Moves a group's offsets between stores, and refuses to move an offset back unless forced."""
+"""Moves a group's offsets between stores or back in time, and refuses to move an offset back unless forced."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from app.errors import CorruptOffset, Fenced
-from app.model import CommittedOffset, Partition
-from app.offsets.contract import OffsetStore
+from app import cures
+from app.errors import Blocked, CorruptOffset, Fenced, NotUsable, TopicRecreated
+from app.model import CommittedOffset, Partition, Plugin, Topic, partitions_of
+from app.offsets.contract import OffsetHistory, OffsetStore, PastOffsets, StoreContext
 from app.offsets.metadata import OffsetMetadata
+from app.offsets.registry import open_store
+from app.times import time_of
 
 GOES_BACK = "it would go back; use --force to allow that"
 REPLACES = "it would replace what is not an offset; use --force to allow that"
+# `offsets reset` would set an offset in the configured store, which may be the one to move to.
+CORRECT = "write the next offset to read in its place, with that store's own tools"
+RECREATED = "the topic was deleted and recreated, and the history belongs to the deleted one"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +39,6 @@ class Move:
         """Whether both stores already hold the same offset."""
         return self.target is not None and not self.target.corrupt and self.target.offset == self.source.offset
 
-    @property
-    def refusal(self) -> str:
-        """Why the move needs force; empty if it does not."""
-        if self.target is None:
-            return ""
-        if self.target.corrupt:
-            return REPLACES
-        return GOES_BACK if self.target.offset > self.source.offset else ""
-
     def __str__(self) -> str:
         return f"{self.partition}: {self.target or 'nothing'} → {self.source}"
 
@@ -56,14 +53,45 @@ def moves(
         between_clusters: whether the target's cluster may lack the lines of the records before the offsets.
 
     Raises:
-        CorruptOffset: the source holds something other than an offset.
+        Blocked: the source holds something other than an offset.
     """
     there = target.load(partitions, stable=True)
     for partition, at in sorted(source.load(partitions, stable=True).items()):
         if at.corrupt:
-            raise CorruptOffset(partition, at.corrupt)
+            raise Blocked(partition, at.corrupt, cure=CORRECT)
         moving = replace(at, metadata=OffsetMetadata.beginning_anew(at)) if between_clusters else at
         yield Move(partition, moving, there.get(partition))
+
+
+def moves_back(history: OffsetHistory, target: OffsetStore, topics: Mapping[str, Topic], moment: int) -> Iterator[Move]:
+    """
+    Yield the moves that restore each topic's newest entry no later than a moment.
+
+    The topic's id goes into the metadata: a task committed the offset, so the group has worked on this topic, and must
+    notice if it is created again.
+
+    Raises:
+        NotUsable: a topic has no entry that old.
+        TopicRecreated: the entry, or what the store holds now, belongs to a deleted topic of the same name.
+    """
+    there = target.load(partitions_of(topics.values()), stable=True)
+    for name, topic in sorted(topics.items()):
+        found = history.history(name, 1, until=moment)
+        if not found:
+            cure = f"{cures.SHOW_HISTORY} lists what there is"
+            raise NotUsable(f"the history of {name} does not go back to {time_of(moment)}", cure)
+        (past,) = found
+        for partition in partitions_of([topic]):
+            if partition.number in past.offsets:
+                yield _move_back(past, partition, there.get(partition), topic.id)
+
+
+def _move_back(past: PastOffsets, partition: Partition, now: CommittedOffset | None, topic_id: str) -> Move:
+    offset, then = past.offsets[partition.number], past.topic_ids.get(partition.number, "")
+    known = {then, OffsetMetadata.of(now).topic_id} - {""}
+    if topic_id and known - {topic_id}:
+        raise TopicRecreated(partition, RECREATED, offset, cures.choose_offset(partition))
+    return Move(partition, CommittedOffset(offset, str(OffsetMetadata(topic_id, offset))), now)
 
 
 def carry_out(
@@ -73,6 +101,7 @@ def carry_out(
     *,
     force: bool,
     say: Callable[[str], object],
+    done: str = "moved",
 ) -> int:
     """
     Store the offsets and report each move; return how many were refused.
@@ -81,6 +110,7 @@ def carry_out(
         written: receives what was stored.
         force: whether an offset may go back.
         say: prints a line.
+        done: begins the line of an offset that was stored.
 
     Raises:
         Transient: the target cannot be written.
@@ -98,8 +128,16 @@ def carry_out(
             say(f"refused  {move}: {GOES_BACK if isinstance(error, Fenced) else REPLACES}")
         else:
             written[move.partition] = move.source
-            say(f"moved    {move}")
+            say(f"{done:7}  {move}")
     return refused
+
+
+def dry_run(all_moves: Sequence[Move], *, force: bool, say: Callable[[str], object]) -> int:
+    """Carry out the moves in memory, and report what would happen; return how many would be refused."""
+    there = {each.partition: each.target for each in all_moves if each.target is not None}
+    # That store refuses what every store refuses.
+    in_memory = open_store(Plugin("none"), StoreContext("", {}, planned=there))
+    return carry_out(all_moves, in_memory, {}, force=force, say=say, done="to move")
 
 
 def report_left(
@@ -108,15 +146,3 @@ def report_left(
     """Report the partitions without an offset in the store, which do not move."""
     for partition in sorted(set(partitions).difference(each.partition for each in all_moves)):
         say(f"left     {partition}: no offset in {store}")
-
-
-def dry_run(all_moves: Sequence[Move], *, force: bool, say: Callable[[str], object]) -> int:
-    """Report what `carry_out` would do; return how many moves would be refused."""
-    for move in all_moves:
-        if move.is_done:
-            say(f"same     {move}")
-        elif move.refusal and not force:
-            say(f"refused  {move}: {move.refusal}")
-        else:
-            say(f"to move  {move}")
-    return sum(bool(move.refusal) for move in all_moves) if not force else 0

@@ -14,11 +14,11 @@ from functools import partial
 from typing import NamedTuple
 
 from app.errors import CorruptOffset, Fenced, Unreachable
-from app.events import MIRROR_CAUGHT_UP, MIRROR_FAILING, REMIND_SECONDS
+from app.events import REMIND_SECONDS, Event
 from app.model import CommittedOffset, Partition, Plugin
 from app.offsets.contract import OffsetStore, StoreContext
 from app.offsets.registry import open_store
-from app.runtime import REAL, Runtime
+from app.runtime import REAL
 
 Offsets = Mapping[Partition, CommittedOffset]
 Left = dict[Partition, CommittedOffset]
@@ -56,30 +56,27 @@ class MirrorStatus(NamedTuple):
 class Mirror:
     """One mirror, written by a thread of its own, which starts with the first offset."""
 
-    def __init__(self, name: str, open_store: Callable[[], OffsetStore], write: Write, runtime: Runtime = REAL) -> None:
-        self.failures = 0
-        """Failed writes in this mirror's lifetime."""
+    def __init__(self, name: str, open_store: Callable[[], OffsetStore], write: Write) -> None:
         self._name = name
         self._open_store = open_store
         self._store: OffsetStore | None = None
         self._write = write
-        self._clock = runtime.monotonic
-        self._wall_clock = runtime.wall_clock
         self._news = threading.Condition()
         self._waiting: dict[Partition, CommittedOffset] = {}
         self._closing = False
         self._thread: threading.Thread | None = None
-        self._failing_since: float | None = None
+        self._failures = self._failures_now = 0
+        """Failed writes in this mirror's lifetime, and in the current outage; 0 if there is none."""
         self._trouble = ("", 0.0)
-        """The latest error of the current outage, and when the outage began."""
+        """The latest error of the current outage, and when that began."""
+        self._failing_since = 0.0
+        """When it began, by the monotonic clock."""
         self._said_at = 0.0
-        self._failed_before = 0
-        """Failed writes before the current outage."""
 
     @property
     def status(self) -> MirrorStatus:
         with self._news:
-            return MirrorStatus(self._name, self.failures, len(self._waiting), *self._trouble)
+            return MirrorStatus(self._name, self._failures, len(self._waiting), *self._trouble)
 
     def put(self, offsets: Offsets) -> None:
         """Queue offsets for writing; newer ones replace those still waiting."""
@@ -143,7 +140,9 @@ class Mirror:
             if self._store is not None and not self._store.transactional:
                 self._close_store()
             return False
-        self._succeeded()
+        if self._failures_now:
+            Event.MIRROR_CAUGHT_UP.log(**self._outage())
+            self._failures_now, self._trouble = 0, ("", 0.0)
         return True
 
     def _close_store(self) -> None:
@@ -153,23 +152,19 @@ class Mirror:
                 store.close()
 
     def _failed(self, error: Exception) -> None:
-        now, first = self._clock(), self._failing_since is None
-        self.failures += 1
+        now, first = REAL.monotonic(), not self._failures_now
+        self._failures += 1
+        self._failures_now += 1
         if first:
             self._failing_since = now
-        self._trouble = str(error), self._wall_clock() if first else self._trouble[1]
+        self._trouble = str(error), REAL.wall_clock() if first else self._trouble[1]
         if first or now - self._said_at >= REMIND_SECONDS:
             self._said_at = now
-            MIRROR_FAILING.log(**self._log_fields(now), waiting=len(self._waiting), error=str(error))
+            Event.MIRROR_FAILING.log(**self._outage(), waiting=len(self._waiting), error=str(error))
 
-    def _succeeded(self) -> None:
-        if self._failing_since is not None:
-            MIRROR_CAUGHT_UP.log(**self._log_fields(self._clock()))
-            self._failing_since, self._failed_before, self._trouble = None, self.failures, ("", 0.0)
-
-    def _log_fields(self, now: float) -> dict[str, object]:
-        seconds = 0.0 if self._failing_since is None else round(now - self._failing_since, 1)
-        return {"mirror": self._name, "failures": self.failures - self._failed_before, "seconds": seconds}
+    def _outage(self) -> dict[str, object]:
+        seconds = round(REAL.monotonic() - self._failing_since, 1)
+        return {"mirror": self._name, "failures": self._failures_now, "seconds": seconds}
 
 
 class Mirrors:
@@ -178,10 +173,6 @@ class Mirrors:
     def __init__(self, mirrors: Sequence[Mirror] = ()) -> None:
         self._mirrors = mirrors
         self._newest: dict[Partition, int] = {}
-
-    @property
-    def failures(self) -> int:
-        return sum(mirror.failures for mirror in self._mirrors)
 
     @property
     def status(self) -> tuple[MirrorStatus, ...]:
@@ -195,16 +186,13 @@ class Mirrors:
                 mirror.put({partition: CommittedOffset(offset, metadata)})
 
     def put_all(self, offsets: Offsets) -> None:
-        """Queue the offsets of all partitions there are."""
         for mirror in self._mirrors:
             mirror.put_all(offsets)
 
     def close(self) -> None:
-        """Wait briefly for pending writes."""
-        clock = REAL.monotonic
-        deadline = clock() + CLOSE_SECONDS
+        deadline = REAL.monotonic() + CLOSE_SECONDS
         for mirror in self._mirrors:
-            mirror.close(max(0.0, deadline - clock()))
+            mirror.close(max(0.0, deadline - REAL.monotonic()))
 
 
 def mirrors_in(stores: Iterable[Plugin], context: StoreContext, write: Write) -> Mirrors:

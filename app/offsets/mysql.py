@@ -23,7 +23,7 @@ from app.errors import NotAllowed, NotUsable, Unreachable
 from app.model import CommittedOffset, Partition, numbers_by_topic
 from app.offsets.connections import Connections
 from app.offsets.contract import StoreContext
-from app.offsets.failures import refuse_to_go_back, saving, stored_offset
+from app.offsets.failures import refuse_to_go_back, saving, stored_offset, tied
 from app.offsets.options import Options
 
 SECONDS = 4
@@ -110,7 +110,6 @@ class MySqlOffsets:
 
     Args:
         user: may read and write the table, and create it if it is missing.
-        password_file: a file with the password.
         database: must exist.
         table: created if it is missing.
         ssl_ca: a file with the trusted certificates; with it, connections are encrypted and the server verified.
@@ -169,14 +168,14 @@ class MySqlOffsets:
 
     def save(self, partition: Partition, offset: int, metadata: str) -> None:
         with saving(partition, offset), self._asking(f"storing the offset of {partition}") as cursor:
-            cursor.execute(self._sql(SAVE), (self._group, *partition, offset, metadata))
+            cursor.execute(self._sql(SAVE), (self._group, *partition, offset, tied(offset, metadata)))
             cursor.execute(self._sql(LOAD), (self._group, partition.topic, [partition.number]))
             ((_, _, stored, beside),) = cursor.fetchall()
         refuse_to_go_back(partition, self._stored(stored, beside), offset)
 
     def reset(self, partition: Partition, offset: int, metadata: str) -> None:
         with saving(partition, offset), self._asking(f"storing the offset of {partition}") as cursor:
-            cursor.execute(self._sql(RESET), (self._group, *partition, offset, metadata))
+            cursor.execute(self._sql(RESET), (self._group, *partition, offset, tied(offset, metadata)))
 
     def close(self) -> None:
         self._connections.close()
@@ -214,6 +213,8 @@ class MySqlOffsets:
             return NotUsable(
                 f"MySQL at {self._where} cannot be reached while {doing}: {error}", "pip install 'PyMySQL[rsa]'"
             )
+        if isinstance(error, OSError):  # PyMySQL wraps those of the network; a rotated file may be there soon
+            return Unreachable(f"ssl.ca of the offset store cannot be read while {doing}: {error}")
         if isinstance(getattr(error, "original_exception", None), ssl.SSLCertVerificationError):
             cure = "set ssl.ca of the offset store to the certificates that its server's is signed with"
             return NotAllowed(f"MySQL at {self._where} is not trusted while {doing}: {said}", cure)
@@ -222,6 +223,6 @@ class MySqlOffsets:
             return NotAllowed(f"MySQL at {self._where} denied access while {doing}: {said}", cure)
         if code == ER.NO_SUCH_TABLE:  # dropped since: the next call creates it, and the driver puts back its offsets
             self._has_table = False
-        if code in {ER.NO_SUCH_TABLE, *NO_ANSWER} or isinstance(error, (OSError, pymysql.InterfaceError)):
+        if code in {ER.NO_SUCH_TABLE, *NO_ANSWER} or isinstance(error, pymysql.InterfaceError):
             return Unreachable(f"MySQL at {self._where} is not responding while {doing}: {said}")
         return NotUsable(f"MySQL at {self._where} rejected the request while {doing}: {said}", "check the offset store")

@@ -38,7 +38,6 @@ class Options:
         return least
 
     def choice(self, name: str, value: object, choices: Collection[str]) -> str:
-        """Check one of a few words."""
         if isinstance(value, str) and value in choices:
             return value
         self.wrong(f"{name} must be {' or '.join(sorted(choices))}, not {value!r}")
@@ -50,7 +49,10 @@ class Options:
         scheme = re.match(r"([\w+.-]+)://", url)
         if url != "?" and not (scheme and scheme[1] in schemes):
             self.wrong(f"{name} must be a URL, {' or '.join(f'{each}://…' for each in schemes)}")
-        elif not _has_a_host(url):
+            return url
+        try:
+            _ = urlsplit(url).port
+        except ValueError:  # host and port may be half a password
             self.wrong(f"{name} has no readable host: percent-encode the password, such as %2F for /")
         return url
 
@@ -59,7 +61,12 @@ class Options:
         if value is not None and file is not None:
             self.wrong(f"{name} and {name}.file are both set: keep the file")
         elif file is not None:
-            return self._content(name, Path(self.text(f"{name}.file", file)))
+            path = Path(self.text(f"{name}.file", file))
+            try:
+                return path.read_text("utf-8").rstrip("\r\n")
+            except (OSError, UnicodeDecodeError) as error:
+                reason = error.strerror if isinstance(error, OSError) else "it is not text"
+                self.wrong(f"{name}.file cannot be read: {path}: {reason}")
         elif value is not None:
             return self.text(name, value)
         return ""
@@ -69,14 +76,6 @@ class Options:
         files = {name.removesuffix("_file"): value for name, value in options.items() if name.endswith("_file")}
         plain = {name: value for name, value in options.items() if not name.endswith("_file") and name not in files}
         return plain | {name: self.secret(name, options.get(name), file) for name, file in files.items()}
-
-    def _content(self, name: str, file: Path) -> str:
-        try:
-            return file.read_text("utf-8").rstrip("\r\n")
-        except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it is not text"
-            self.wrong(f"{name}.file cannot be read: {file}: {reason}")
-            return ""
 
     def wrong(self, problem: str) -> None:
         self._problems.append(problem)
@@ -90,12 +89,3 @@ class Options:
         """
         if self._problems:
             raise StoreOptionError(listed(self._problems))
-
-
-def _has_a_host(url: str) -> bool:
-    """Return whether a URL's host and port can be parsed; otherwise that part may be half a password."""
-    try:
-        _ = urlsplit(url).port
-    except ValueError:
-        return False
-    return True

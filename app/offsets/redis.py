@@ -1,7 +1,7 @@
 """
 A store in Redis: a hash for each group and topic, with two fields per partition.
 
-    HGETALL winnow:GROUP:TOPIC   →   0 = 1042   0:metadata = winnow/2 …   1 = 977   1:metadata = …
+    HGETALL winnow:GROUP:TOPIC   →   0 = 1042   0:metadata = winnow/2 … at=1042   1 = 977   1:metadata = …
 
 A script on the server compares and stores atomically, so two writers cannot move an offset back.
 """
@@ -9,6 +9,7 @@ A script on the server compares and stores atomically, so two writers cannot mov
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -19,14 +20,21 @@ from redis.retry import Retry
 from app.errors import NotAllowed, NotUsable, Unreachable
 from app.model import CommittedOffset, Partition, numbers_by_topic
 from app.offsets.contract import StoreContext
-from app.offsets.failures import refuse_to_go_back, saving, stored_offset
+from app.offsets.failures import StoreOptionError, refuse_to_go_back, saving, stored_offset, tied
 from app.offsets.options import Options
 
 SECONDS = 4.0
 """The timeout of a connection or an answer. Calls are tried twice, because the server may have closed an idle one."""
 SCHEMES = ("redis", "rediss", "unix")
-UNAVAILABLE = redis.exceptions.ClusterDownError, redis.exceptions.TryAgainError, redis.OutOfMemoryError
+UNAVAILABLE = (
+    redis.exceptions.ClusterDownError,
+    redis.exceptions.ReadOnlyError,
+    redis.exceptions.TryAgainError,
+    redis.OutOfMemoryError,
+)
 """The errors of a server that may soon work again. The client has removed their codes from the text."""
+CODES = re.compile(r"(^|: -)(BUSY|MISCONF|NOREPLICAS|OOM|READONLY)\b")
+"""Those that the text begins with or, if Redis is older than 7 and a command of the script failed, quotes."""
 
 # Lua's numbers are exact only up to 2^53, so offsets are compared as text: the longer one is larger.
 SAVE = """
@@ -48,8 +56,7 @@ class RedisOffsets:
     Args:
         url: redis://host:6379/0, rediss:// for TLS, or unix:///path.
         username: a user of the server's access control list.
-        password: the password, unless the URL holds it.
-        password_file: a file with the password.
+        password, password_file: the password, unless the URL holds it.
     """
 
     transactional = False
@@ -80,6 +87,11 @@ class RedisOffsets:
             socket_connect_timeout=SECONDS,
             retry=Retry(NoBackoff(), 1),
         )
+        pool = self._client.connection_pool
+        try:
+            pool.connection_class(**pool.connection_kwargs)  # connects to nothing
+        except (TypeError, redis.RedisError) as error:
+            raise StoreOptionError(f"url has a wrong parameter after its ?: {error}") from error
         self._save = self._client.register_script(SAVE)
 
     def load(self, partitions: Iterable[Partition], *, stable: bool) -> Mapping[Partition, CommittedOffset]:  # noqa: ARG002  # outside Kafka's transactions, every offset is stable
@@ -106,7 +118,7 @@ class RedisOffsets:
     def save(self, partition: Partition, offset: int, metadata: str) -> None:
         key, number = self._key(partition.topic), str(partition.number)
         with saving(partition, offset), self._asking(f"storing the offset of {partition}"):
-            stored = self._save(keys=[key], args=[number, str(offset), metadata])
+            stored = self._save(keys=[key], args=[number, str(offset), tied(offset, metadata)])
         if stored is not None:
             place = f"field {number} of the hash {key} in Redis"
             refuse_to_go_back(partition, stored_offset(str(stored), "", place), offset)
@@ -114,7 +126,7 @@ class RedisOffsets:
     def reset(self, partition: Partition, offset: int, metadata: str) -> None:
         field, beside = _fields(partition.number)
         with saving(partition, offset), self._asking(f"storing the offset of {partition}"):
-            self._client.hset(self._key(partition.topic), mapping={field: str(offset), beside: metadata})
+            self._client.hset(self._key(partition.topic), mapping={field: str(offset), beside: tied(offset, metadata)})
 
     def close(self) -> None:
         self._client.close()
@@ -124,7 +136,6 @@ class RedisOffsets:
 
     @contextlib.contextmanager
     def _asking(self, doing: str) -> Iterator[None]:
-        """Translate the client's errors."""
         try:
             yield
         except (
@@ -134,13 +145,15 @@ class RedisOffsets:
         ) as error:
             cure = "check the username, password and permissions of the offset store"
             raise NotAllowed(f"Redis denied access while {doing}: {error}", cure) from error
-        except (redis.ConnectionError, redis.TimeoutError, redis.exceptions.ReadOnlyError, OSError) as error:
+        except (redis.ConnectionError, redis.TimeoutError, OSError) as error:
             raise Unreachable(f"Redis is not responding while {doing}: {error}") from error
         except redis.exceptions.AskError as error:
             said = f"Redis refers to another server of its cluster while {doing}: {error}"
             raise NotUsable(said, "use a server outside of a Redis Cluster, which is not supported") from error
         except redis.RedisError as error:
-            if isinstance(error, UNAVAILABLE) or str(error).startswith(("MISCONF", "BUSY", "NOREPLICAS")):
+            if isinstance(error, UNAVAILABLE) or CODES.search(str(error)):
+                # After a fail-over, the address may lead elsewhere.
+                self._client.connection_pool.disconnect(inuse_connections=False)
                 raise Unreachable(f"Redis is unavailable while {doing}: {error}") from error
             raise NotUsable(f"Redis rejected the request while {doing}: {error}", "check the offset store") from error
 

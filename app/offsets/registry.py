@@ -31,6 +31,7 @@ _STORES = Plugins(
         "redis": "app.offsets.redis:RedisOffsets [redis]",
         "zookeeper": "app.offsets.zookeeper:ZooKeeperOffsets [zookeeper]",
     },
+    protocol=OffsetStore,
     unknown=UnknownStore,
     wrong_option=StoreOptionError,
     passed_on=(WinnowError,),
@@ -39,7 +40,7 @@ _STORES = Plugins(
 
 def problems(store: Plugin, context: StoreContext) -> list[tuple[str, str]]:
     """Return everything wrong with a store's options: the option, or nothing, and a sentence without secrets."""
-    found = _STORES.problems(store.name, store.options, OffsetStore, context)
+    found = _STORES.problems(store.name, store.options, context)
     secrets = hidden(store.name, store.options)
     return [(option, without_secrets(problem, secrets)) for option, problem in found]
 
@@ -53,6 +54,6 @@ def open_store(store: Plugin, context: StoreContext) -> OffsetStore:
         StoreOptionError: the store does not accept these options; the message quotes none that may be secret.
     """
     try:
-        return cast("OffsetStore", _STORES.load(store.name, store.options, OffsetStore, context))
+        return cast("OffsetStore", _STORES.load(store.name, store.options, context))
     except StoreOptionError as error:
         raise StoreOptionError(without_secrets(str(error), hidden(store.name, store.options))) from None

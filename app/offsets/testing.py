@@ -10,9 +10,8 @@ Each test calls `open_store` once for each process that it simulates: what one s
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, closing
 from uuid import uuid4
 
 import pytest
@@ -37,14 +36,9 @@ class StoreTests:
         topic = f"topic-{uuid4().hex[:8]}"
         return [Partition(topic, number) for number in range(count)]
 
-    @contextmanager
-    def store(self) -> Iterator[OffsetStore]:
+    def store(self) -> AbstractContextManager[OffsetStore]:
         """Open a store, and close it in the end."""
-        opened = self.open_store()
-        try:
-            yield opened
-        finally:
-            opened.close()
+        return closing(self.open_store())
 
 
 class OffsetStoreContract(StoreTests):

@@ -38,16 +38,11 @@ class Histogram:
     seconds: float = 0.0
     counts: tuple[int, ...] = ()
 
-    @classmethod
-    def of(cls, seconds: float) -> Histogram:
-        return cls(seconds, (0,) * place_of(seconds) + (1,))
-
     def __add__(self, other: Histogram) -> Histogram:
         counts = tuple(a + b for a, b in zip_longest(self.counts, other.counts, fillvalue=0))
         return Histogram(self.seconds + other.seconds, counts)
 
     def since(self, earlier: Histogram) -> Histogram:
-        """Return what came after `earlier`."""
         counts = tuple(max(0, a - b) for a, b in zip_longest(self.counts, earlier.counts, fillvalue=0))
         return Histogram(max(0.0, self.seconds - earlier.seconds), counts)
 
@@ -95,7 +90,6 @@ class TaskTimes:
         )
 
     def since(self, earlier: TaskTimes) -> TaskTimes:
-        """Return what came after `earlier`."""
         return TaskTimes(
             max(0.0, self.waits - earlier.waits),
             max(0.0, self.commits - earlier.commits),

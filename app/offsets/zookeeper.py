@@ -83,7 +83,6 @@ class ZooKeeperOffsets:
         namespace: a node above everything, as Curator's.
         position: whether a node's number is the `end` of the last batch (the next offset to read) or its `start`.
         username: the only user who may write, by ZooKeeper's digest scheme; anyone can read.
-        password_file: a file with the password.
     """
 
     transactional = False
@@ -110,29 +109,29 @@ class ZooKeeperOffsets:
             self._folder = above + OFFSETS.format(group=group)
         else:
             self._folder = f"{above}/{options.text('root', root).strip('/')}".rstrip("/") + f"/{group}"
-        self._user = None if username is None else options.text("username", username)
-        self._password = options.secret("password", password, password_file)
-        if bool(self._user) != bool(self._password):
+        user = None if username is None else options.text("username", username)
+        secret = options.secret("password", password, password_file)
+        if bool(user) != bool(secret):
             options.wrong("username and password must be set together")
         options.raise_problems()
+        self._access: dict[str, Any] = {}
+        if user:
+            acl = [make_digest_acl(user, secret, all=True), make_acl("world", "anyone", read=True)]
+            self._access = {"auth_data": [("digest", f"{user}:{secret}")], "default_acl": acl}
         self._client: tuple[KazooClient, threading.Event] | None = None
         self._lock = threading.Lock()
 
     def load(self, partitions: Iterable[Partition], *, stable: bool) -> Mapping[Partition, CommittedOffset]:  # noqa: ARG002  # outside Kafka's transactions, every offset is stable
         with self._asking("reading offsets") as client:
             asked = {each: self._ask(client, each) for each in partitions}
-            found = {each: answer() for each, answer in asked.items()}
-            # A node and its child are read one after the other, so a mismatch may be a change in between.
-            for partition, stored in found.items():
-                if stored is not None and not stored.agrees:
-                    found[partition] = self._read(client, partition)
+            found = {each: self._settled(client, each, answer()) for each, answer in asked.items()}
         return {partition: stored.committed for partition, stored in found.items() if stored is not None}
 
     def save(self, partition: Partition, offset: int, metadata: str) -> None:
-        self._store(partition, offset, metadata, refuse_to_go_back)
+        self._store(partition, offset, metadata, may_go_back=False)
 
     def reset(self, partition: Partition, offset: int, metadata: str) -> None:
-        self._store(partition, offset, metadata, lambda *_: None)
+        self._store(partition, offset, metadata, may_go_back=True)
 
     def close(self) -> None:
         with self._lock:
@@ -140,17 +139,12 @@ class ZooKeeperOffsets:
         if started is not None:
             _end(started[0])
 
-    def _store(
-        self,
-        partition: Partition,
-        offset: int,
-        metadata: str,
-        check: Callable[[Partition, CommittedOffset | None, int], None],
-    ) -> None:
+    def _store(self, partition: Partition, offset: int, metadata: str, *, may_go_back: bool) -> None:
         for _ in range(TRIES):
             with saving(partition, offset), self._asking(f"storing the offset of {partition}") as client:
-                stored = self._read(client, partition)
-                check(partition, stored.committed if stored else None, offset)
+                stored = self._settled(client, partition, self._ask(client, partition)())
+                if not may_go_back:
+                    refuse_to_go_back(partition, stored and stored.committed, offset)
                 number = self._number(stored, offset)
                 if self._write(client, partition, stored, number, f"{number} {offset} {metadata}"):
                     return
@@ -178,15 +172,14 @@ class ZooKeeperOffsets:
         else:
             change.set_data(f"{path}/{METADATA}", beside.encode())
         failures = [each for each in change.commit_async().get(timeout=SECONDS) if isinstance(each, Exception)]
-        reasons = [each for each in failures if not isinstance(each, (RolledBackError, RuntimeInconsistency))]
-        for reason in reasons:
-            if not isinstance(reason, (BadVersionError, NodeExistsError, NoNodeError)):
-                raise reason
+        changed = BadVersionError, NodeExistsError, NoNodeError, RolledBackError, RuntimeInconsistency
+        for failure in failures:
+            if not isinstance(failure, changed):
+                raise failure
         return not failures
 
-    def _read(self, client: Any, partition: Partition) -> Stored | None:  # noqa: ANN401
-        """Read a consistent pair of node and child."""
-        stored = self._ask(client, partition)()
+    def _settled(self, client: Any, partition: Partition, stored: Stored | None) -> Stored | None:  # noqa: ANN401
+        """Read node and child again while they disagree because the node has changed between the two."""
         while stored is not None and not stored.agrees:
             again = _value(client.get_async(self._path(partition)))
             if again is not None and again[1].version == stored.version:
@@ -223,17 +216,9 @@ class ZooKeeperOffsets:
         """Return the client, and what is set while it is connected: threads that wait for that wait together."""
         with self._lock:
             if self._client is None:
-                client = self._new_client()
+                client = KazooClient(self._hosts, timeout=10, logger=SILENT, **self._access)
                 self._client = client, client.start_async()
             return self._client
-
-    def _new_client(self) -> KazooClient:
-        access: dict[str, Any] = {}
-        if self._user:
-            access["auth_data"] = [("digest", f"{self._user}:{self._password}")]
-            mine = make_digest_acl(self._user, self._password, all=True)
-            access["default_acl"] = [mine, make_acl("world", "anyone", read=True)]
-        return KazooClient(self._hosts, timeout=10, logger=SILENT, **access)
 
     def _drop(self, client: KazooClient) -> None:
         """

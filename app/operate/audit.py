@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from app.config import Config
+from app.cures import KafkaTools
 from app.driver.clients import Clients, Topics
 from app.driver.task_config import task_config
-from app.errors import ConfigError, NotUsable
+from app.errors import NotAllowed, NotUsable
 from app.model import NOBODY, Destination, Partition, Partitioner, TaskConfig
 from app.operate.judging import Judge, Log, Verdict
 from app.operate.lag import FirstRecords, PartitionLag, offsets_of
 from app.operate.matching import Matching
-from app.operate.ranges import Asked, LeftOut, Range, Routing, distinct, newest, packed, ranges, sampled, together
-from app.operate.reading import Cleanse, Reader, Span, advancing, read, span_between, whole
+from app.operate.ranges import Asked, LeftOut, Range, Routing, newest, packed, ranges, sampled, together
+from app.operate.reading import Cleanse, Reader, Span, read, span_between, whole
 from app.records import Record
 
 STABLE_SECONDS, LOOK_SECONDS = 30.0, 0.2
 MOST = 10_000_000
 """How many records are compared together, in about 0.6 GB of memory."""
-UNLIMITED_BYTES = 2**31 - 1
 DEPTH = 20_000
 """How many records a sample of the newest reads of each output partition, as far as they are in order of time."""
 
@@ -51,15 +51,6 @@ class Readers(NamedTuple):
     destinations: Topics
 
 
-class Bounds(NamedTuple):
-    """What to read of sink or dead-letter partitions."""
-
-    begins: Mapping[Partition, int]
-    middles: Mapping[Partition, int]
-    """The first offset of each with a timestamp no earlier than the range's records."""
-    ends: Mapping[Partition, int]
-
-
 @dataclass(frozen=True, slots=True)
 class Auditor:
     """
@@ -80,19 +71,18 @@ class Auditor:
         """
         Compare the ranges of source partitions that share sink partitions; not all of them need have one.
 
-        Raises:
-            WinnowError: more is wrong than fits in memory.
+        Raises WinnowError if more is wrong than fits in memory.
         """
         matching = Matching(judged, self.routing, self.times, sources)
         for records in self._source_records({each: found.known for each, found in judged.items()}):
             matching.expect(self.cleanse.of(records))
         matching.expected.seal()
-        logs = self._match(matching, sources)
+        logs = self._match(matching)
         starts = {each: marks.log_start for each, marks in self.readers.sources.watermarks(sources).items()}
-        judge = Judge(matching, logs, starts, sources)
-        self._examine(judge, sources, matching)
+        judge = Judge(matching, logs, starts)
+        self._examine(judge, matching)
         if judge.times:
-            self._explain(judge, judged, sources)
+            self._explain(judge, matching)
         return judge.verdict()
 
     def _source_records(self, spans: Mapping[Partition, Sequence[Span]]) -> Iterator[list[Record]]:
@@ -100,55 +90,58 @@ class Auditor:
         advance = self.step("reading the source", sum(span.length for of_one in spans.values() for span in of_one))
         for number in range(max(map(len, spans.values()), default=0)):
             now = {each: of_one[number] for each, of_one in spans.items() if number < len(of_one)}
-            yield from advancing(read(self.readers.source, now), now, advance)
+            yield from read(self.readers.source, now, advance)
 
-    def _match(self, matching: Matching, sources: Collection[Partition]) -> dict[Partition, Log]:
+    def _match(self, matching: Matching) -> dict[Partition, Log]:
         """Read the output that may belong to the range; return the state of its partitions."""
-        letters, lines = (
-            self._bounds(distinct(map(of, sources)), matching) for of in (self.routing.letters, self.routing.lines)
+        (early_letters, letters), (early_lines, lines) = (
+            self._spans(of, matching) for of in (self.routing.letters, self.routing.lines)
         )
-        self._take(letters.middles, letters.ends, matching.letter)
+        self._take(letters, matching.letter)
         # A dead letter may be older than its source record, and so may any record if the broker sets the timestamp.
         if early := matching.lacks_letters:
-            self._take(letters.begins, letters.middles, matching.letter)
-        self._take(lines.middles, lines.ends, matching.line)
+            self._take(early_letters, matching.letter)
+        self._take(lines, matching.line)
         if matching.lacks_lines and self.routing.sink.append_time:
-            self._take(lines.begins, lines.middles, matching.line)
+            self._take(early_lines, matching.line)
         if matching.lacks_lines and not early:
-            self._take(letters.begins, letters.middles, matching.letter)
-        older = {each: part.begins[each] < middle for part in (letters, lines) for each, middle in part.middles.items()}
+            self._take(early_letters, matching.letter)
+        older = {each: bool(span.length) for each, span in (early_letters | early_lines).items()}
         marks = self.readers.destinations.watermarks(older)
         return {each: Log(marks[each].log_start, self.ends[each].stable, older[each]) for each in marks}
 
-    def _bounds(self, partitions: Collection[Partition], matching: Matching) -> Bounds:
+    def _spans(
+        self, of: Callable[[Partition], list[Partition]], matching: Matching
+    ) -> tuple[dict[Partition, Span], dict[Partition, Span]]:
+        """Return two spans of each output partition: what is older than all records of the range, and the rest."""
         destinations = self.readers.destinations
-        ends = {each: self.ends[each].offset for each in partitions if each in self.ends}
+        places = sorted({place for source in matching.sources for place in of(source)})
+        ends = {each: self.ends[each].offset for each in places if each in self.ends}
         begins = {each: min(marks.log_start, ends[each]) for each, marks in destinations.watermarks(ends).items()}
         # A range without records has no known time, and no lines.
         found = {} if matching.oldest is None else destinations.offsets_at(begins, matching.oldest)
         middles = {each: ends[each] if at is None else min(at, ends[each]) for each, at in found.items()}
-        return Bounds(begins, middles, ends)
+        early = {each: Span(begins[each], middle) for each, middle in middles.items()}
+        return early, {each: Span(middle, ends[each]) for each, middle in middles.items()}
 
-    def _take(
-        self, starts: Mapping[Partition, int], ends: Mapping[Partition, int], take: Callable[[Record], object]
-    ) -> None:
-        spans = {each: Span(start, ends[each]) for each, start in starts.items() if each in ends}
+    def _take(self, spans: Mapping[Partition, Span], take: Callable[[Record], object]) -> None:
         advance = self.step("comparing the output", sum(each.length for each in spans.values()))
-        for records in advancing(read(self.readers.output, spans), spans, advance):
+        for records in read(self.readers.output, spans, advance):
             for record in records:
                 take(record)
 
-    def _examine(self, judge: Judge, sources: Collection[Partition], matching: Matching) -> None:
+    def _examine(self, judge: Judge, matching: Matching) -> None:
         """Read again the records that may lack their output, and the lines that may have replaced it."""
         for records in self._source_records({each: [span] for each, span in judge.wanted.items()}):
             for fate in self.cleanse.of(list(filter(judge.wants, records))):
                 judge.examine(fate)
         if judge.lines_wanted:
-            lines = self._bounds(distinct(map(self.routing.lines, sources)), matching)
-            self._take(lines.middles, lines.ends, judge.look_at)
+            _, lines = self._spans(self.routing.lines, matching)
+            self._take(lines, judge.look_at)
 
-    def _explain(self, judge: Judge, judged: Mapping[Partition, Range], sources: Collection[Partition]) -> None:
+    def _explain(self, judge: Judge, matching: Matching) -> None:
         """Look for records outside the range that explain surplus lines."""
+        sources, judged = matching.sources, matching.ranges
         times = None if self.routing.sink.append_time else judge.times  # append times are not the records' times
         since = min(times) if times else 0
         begins = self.readers.sources.offsets_at(sources, since)
@@ -165,20 +158,20 @@ class Auditor:
                 return
 
 
-def refuse_lost_times(routing: Routing) -> None:
-    """
-    Check that lines can be matched with their records.
+def refuse_unknown(topics: Iterable[Destination], tools: KafkaTools) -> None:
+    """Raise NotAllowed if a topic's settings cannot be read: whose times its records have, and what it deletes."""
+    for topic in topics:
+        if not topic.known:
+            cause = f"Winnow lacks DescribeConfigs on topic {topic.topic!r}, which an audit needs"
+            raise NotAllowed(cause, tools.allow(["DescribeConfigs"], f"--topic {topic.topic}"))
 
-    Raises:
-        NotUsable: lines have neither their record's timestamp nor a header that names it.
-    """
+
+def refuse_lost_times(routing: Routing) -> None:
+    """Raise NotUsable if lines have neither their record's timestamp nor a header that names it."""
     if routing.sink.append_time and not routing.lineage:
-        cause = (
-            f"the sink {routing.sink.topic!r} has message.timestamp.type LogAppendTime, so its lines lack their "
-            "records' timestamps, by which an audit matches them"
-        )
-        cure = "set lineage.headers to true, and audit lines written from then on"
-        raise NotUsable(cause, cure)
+        lack = "so its lines lack their records' timestamps, by which an audit matches them"
+        cause = f"the sink {routing.sink.topic!r} has message.timestamp.type LogAppendTime, {lack}"
+        raise NotUsable(cause, "set lineage.headers to true, and audit lines written from then on")
 
 
 def stable_ends(
@@ -203,121 +196,91 @@ def stable_ends(
     }
 
 
-def newest_time(ends: Mapping[Partition, End], destinations: Topics, first_lines: FirstRecords) -> int:
-    """
-    Return a time, in milliseconds, after which each output partition holds at most DEPTH records.
-
-    So a sample never reads more of the output, however old the newest records of an idle source partition are.
-    """
-    marks = whole(ends, destinations.watermarks(ends))
-    deep = {each: end.offset - DEPTH for each, end in ends.items() if end.offset - DEPTH > marks[each].log_start}
-    times = whole(deep, first_lines.times(deep))
-    return max((each for each in times.values() if each is not None), default=0)
+def unlimited(tasks: TaskConfig) -> TaskConfig:
+    """Return the service's tasks without the topics' limits: a topic may have taken then what it would refuse now."""
+    sink, dead_letters = (
+        replace(each, max_bytes=2**31 - 1, compacted=False, before=None, after=None)
+        for each in (tasks.sink, tasks.dead_letters)
+    )
+    return replace(tasks, sink=sink, dead_letters=dead_letters)
 
 
-@dataclass(frozen=True, slots=True)
-class Survey:
-    """
-    What an audit looks up before it chooses its range.
-
-    The committed offsets in `found` were read before `ends`, so their output is below these.
-    """
+class Scope(NamedTuple):
+    """What to audit of all the sources, and what was looked up to choose it."""
 
     tasks: TaskConfig
     routing: Routing
     found: Sequence[PartitionLag]
+    """The source partitions; their committed offsets were read before `ends`, so their output is below these."""
     topics: Sequence[Destination]
     ends: Mapping[Partition, End]
+    judged: Mapping[Partition, Range] = {}
+    left_out: Sequence[LeftOut] = ()
+    times: tuple[int, float] | None = None
+    """Every line with a timestamp between these must have a record; None in a sample."""
+    since: int = 0
+    """No judged record is older, in milliseconds since the epoch."""
 
     @classmethod
-    def of(cls, settings: Config, kafka: Clients) -> Survey:
-        """Look at Kafka; raise NotUsable if lines cannot be matched with their records."""
+    def survey(cls, settings: Config, kafka: Clients) -> Scope:
+        """Look at Kafka; raise NotUsable if lines cannot be matched with their records, or too little is known."""
         tasks, found = task_config(settings, kafka.destinations, NOBODY), offsets_of(settings, kafka)
         topics = [kafka.topics.destination(name) for name in sorted({each.partition.topic for each in found})]
         by_key, compacted = tasks.sink_partitioner is Partitioner.KEY, any(each.compacted for each in topics)
         now = round(time.time() * 1000)
         routing = Routing(tasks.sink, tasks.dead_letters, by_key, tasks.lineage, compacted, now)
-        refuse_lost_times(routing)
         outputs = (tasks.sink, tasks.dead_letters)
+        refuse_unknown(topics, KafkaTools.of(settings.kafka))
+        refuse_unknown(outputs, KafkaTools.of(settings.output_kafka))
+        refuse_lost_times(routing)
         written = [Partition(each.topic, number) for each in outputs for number in range(each.partitions)]
-        return cls(tasks, routing, found, topics, stable_ends(kafka.destinations, written))
-
-    @property
-    def led(self) -> list[Partition]:
-        """The source partitions with a leader."""
-        return [each.partition for each in self.found if each.watermarks is not None]
-
-    def scope(
-        self, judged: Mapping[Partition, Range], left_out: Sequence[LeftOut], times: tuple[int, float] | None
-    ) -> Scope:
-        sink, dead_letters = (
-            replace(each, max_bytes=UNLIMITED_BYTES, compacted=False, before=None, after=None)
-            for each in (self.tasks.sink, self.tasks.dead_letters)
-        )
-        unlimited = replace(self.tasks, sink=sink, dead_letters=dead_letters)
-        sources = [each.partition for each in self.found]
-        return Scope(unlimited, self.routing, sources, judged, left_out, self.ends, times)
-
-
-class Scope(NamedTuple):
-    """What to audit of all the sources."""
-
-    tasks: TaskConfig
-    """The service's, without the topics' limits: a topic may have taken then what it would refuse now."""
-    routing: Routing
-    sources: Sequence[Partition]
-    judged: Mapping[Partition, Range]
-    left_out: Sequence[LeftOut]
-    ends: Mapping[Partition, End]
-    times: tuple[int, float] | None
-    """Every line with a timestamp between these must have a record; None in a sample."""
-    since: int = 0
-    """No judged record is older, in milliseconds since the epoch."""
+        return cls(unlimited(tasks), routing, found, topics, stable_ends(kafka.destinations, written))
 
     @classmethod
     def of(cls, settings: Config, kafka: Clients, since: int, until: int | None, sample: float | None) -> Scope:
         """
         Return what to audit between two times: at most what was committed before the sink's ends are read.
 
-        Args:
-            sample: the percentage of the records to judge; None for all.
-
-        Raises:
-            NotUsable: lines cannot be matched with their records.
+        `sample` is the percentage of the records to judge, None for all. Raises NotUsable as `survey`.
         """
-        survey = Survey.of(settings, kafka)
-        led, now = survey.led, round(time.time() * 1000)
+        scope = cls.survey(settings, kafka)
+        led, now = scope.led, round(time.time() * 1000)
         asked = Asked(
             since,
             until,
             kafka.topics.offsets_at(led, since),
             {} if until is None else kafka.topics.offsets_at(led, until),
             kafka.topics.offsets_at(led, 0),
-            {each.topic: None if each.retention is None else now - each.retention for each in survey.topics},
+            {each.topic: None if each.retention is None else now - each.retention for each in scope.topics},
         )
-        judged, left_out = ranges(survey.found, kafka.offsets.load(led, stable=False), asked)
+        judged, left_out = ranges(scope.found, kafka.offsets.load(led, stable=False), asked)
         times = (since, math.inf if until is None else until) if sample is None else None
         judged = judged if sample is None else sampled(judged, sample)
-        return survey.scope(judged, left_out, times)._replace(since=since)
+        return scope._replace(judged=judged, left_out=left_out, times=times, since=since)
 
     @classmethod
     def newest(cls, settings: Config, kafka: Clients, first_lines: FirstRecords, most: int) -> Scope:
         """
         Return the newest committed records of each partition, at most this many and only if their output is near.
 
-        Args:
-            first_lines: reads the sink's cluster.
-
-        Raises:
-            NotUsable: lines cannot be matched with their records.
-            Unreachable: a partition of the sink or of the dead letters does not answer.
+        `first_lines` reads the sink's cluster. Raises NotUsable as `survey`; Unreachable if a partition of the sink or
+        of the dead letters does not answer.
         """
-        survey = Survey.of(settings, kafka)
-        since = newest_time(survey.ends, kafka.destinations, first_lines)
-        led = survey.led
+        scope = cls.survey(settings, kafka)
+        marks, led = whole(scope.ends, kafka.destinations.watermarks(scope.ends)), scope.led
+        # After `since` each output partition has DEPTH records at most, however old those of an idle source are.
+        depths = {each: end.offset - DEPTH for each, end in scope.ends.items()}
+        deep = {each: depth for each, depth in depths.items() if depth > marks[each].log_start}
+        times = whole(deep, first_lines.times(deep)).values()
+        since = max((each for each in times if each is not None), default=0)
         begins, later = kafka.topics.offsets_at(led, since), kafka.offsets.load(led, stable=False)
-        judged, left_out = newest(survey.found, later, begins, most)
-        return survey.scope(judged, left_out, None)._replace(since=since)
+        judged, left_out = newest(scope.found, later, begins, most)
+        return scope._replace(judged=judged, left_out=left_out, since=since)
+
+    @property
+    def led(self) -> list[Partition]:
+        """The source partitions with a leader."""
+        return [each.partition for each in self.found if each.watermarks is not None]
 
     @property
     def length(self) -> int:
@@ -327,16 +290,9 @@ class Scope(NamedTuple):
     def audit(self, cleanse: Cleanse, readers: Readers, step: Step = no_step) -> list[Verdict]:
         """Compare the source with the output. Raises ConfigError if that takes too much memory; see `Auditor`."""
         auditor = Auditor(cleanse, readers, self.routing, self.ends, self.times, step)
+        groups = together(self.routing, [each.partition for each in self.found])
+        sizes = {each: found.read for each, found in self.judged.items()}
         return [
             auditor.compare(sources, {each: self.judged[each] for each in sources if each in self.judged})
-            for sources in self._packs()
+            for sources in packed([each for each in groups if sizes.keys() & each], sizes, MOST)
         ]
-
-    def _packs(self) -> list[list[Partition]]:
-        sizes = {each: found.read for each, found in self.judged.items()}
-        groups = [each for each in together(self.routing, self.sources) if self.judged.keys() & each]
-        for group in groups:
-            if (size := sum(sizes.get(each, 0) for each in group)) > MOST:
-                msg = f"{size} records share sink partitions and must be compared together, but at most {MOST} can be: "
-                raise ConfigError((f"{msg}narrow the range with --from and --to, or use --sample",))
-        return packed(groups, sizes, MOST)

@@ -6,13 +6,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from shlex import quote
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 from app.config import Config, commented
 from app.cures import KafkaTools, own_ids
-from app.driver.clients import InspectedCluster
 from app.driver.pause import GROUP
 from app.driver.preflight import PARTITIONS
+from app.facts import TopicFacts
 from parsers import registry
 from parsers.contract import Reject
 from parsers.proposals import MOST_LINES, Proposal
@@ -25,13 +25,11 @@ LONGEST_LINE = 1 << 20
 
 
 def lines_of(sample: IO[bytes]) -> list[bytes]:
-    """Return the first lines of a file."""
     read = iter(partial(sample.readline, LONGEST_LINE), b"")
     return [line.removesuffix(b"\n").removesuffix(b"\r") for line in islice(read, MOST_LINES)]
 
 
 def configuration(found: Proposal, lines: Sequence[bytes], topic: str, bootstrap: str) -> dict[str, Any]:
-    """Return the configuration of a service that cleanses such lines."""
     return {
         "group.id": f"{topic}-cleansing",
         "source": {"topics": [topic]},
@@ -69,35 +67,16 @@ def example(found: Proposal, lines: Sequence[bytes]) -> Reject | None:
     return next((each for each in found.rejects if lines[each.row].strip()), next(iter(found.rejects), None))
 
 
-class Ground(NamedTuple):
-    """
-    What a cluster has for a configuration.
-
-    Args:
-        brokers: how many there are.
-        topics: the number of partitions of each topic of the configuration that exists.
-    """
-
-    brokers: int
-    topics: Mapping[str, int]
-
-
-def look(config: Config, cluster: InspectedCluster) -> Ground:
-    facts = cluster.topics(topics_of(config))
-    return Ground(cluster.size(), {name: each.partitions for name, each in facts.items()})
-
-
 def topics_of(config: Config) -> Collection[str]:
     return (*config.source.topics, config.sink.topic, config.dead_letters.topic)
 
 
-def creations(config: Config, ground: Ground, tools: KafkaTools) -> list[str]:
+def creations(config: Config, brokers: int, topics: Mapping[str, TopicFacts], tools: KafkaTools) -> list[str]:
     """Return the commands that create the missing topics: with as many partitions as the source has."""
     (source,) = config.source.topics
-    partitions = ground.topics.get(source, 0) or PARTITIONS
-    replicas = min(ground.brokers, MOST_REPLICAS)
-    missing = [each for each in topics_of(config) if each not in ground.topics]
-    return [tools.create_topic(name, partitions, {}, replicas) for name in missing]
+    partitions = (topics[source].partitions if source in topics else 0) or PARTITIONS
+    missing = [each for each in topics_of(config) if each not in topics]
+    return [tools.create_topic(name, partitions, {}, min(brokers, MOST_REPLICAS)) for name in missing]
 
 
 def grants(config: Config, tools: KafkaTools) -> list[str]:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from shlex import quote
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from app.config import Config
 from app.cures import KafkaTools
@@ -25,7 +25,7 @@ from app.headers import REPLAYS, SOURCE, TOPIC_ID
 from app.model import NOBODY, CommittedOffset, Partition, TaskConfig
 from app.operate.dead_letters import DeadLetterReader, Letter, Selection
 from app.operate.ledger import Remainder, ReplayLedger, Waiting
-from app.operate.reading import Cleanse, Reader, Span, advancing, read, whole
+from app.operate.reading import Cleanse, Offsets, Reader, Span, read, whole
 from app.operate.replay import refuse_own_topics
 from app.records import Fate, OutgoingRecord, Record
 from app.topics import LEDGER, PARKING, OwnTopics
@@ -51,6 +51,8 @@ class Tally:
     not_chosen: int = 0
     not_replayable: int = 0
     """The origin is unknown, or the value was cut."""
+    hidden: int = 0
+    """How many offsets wait behind an open transaction; a later replay reads them."""
 
     @property
     def failed(self) -> int:
@@ -74,6 +76,7 @@ class Tally:
             "handled_before": self.handled,
             "not_chosen": self.not_chosen,
             "not_replayable": self.not_replayable,
+            "hidden": self.hidden,
             "then": dict(self.then),
             "now": dict(self.now),
         }
@@ -96,7 +99,7 @@ class PartitionWriter(Protocol):
 class Replays(Protocol):
     """What a replay needs of Kafka; see `app.kafka.dead_letter_replay`."""
 
-    def positions(self, partitions: Collection[Partition]) -> Mapping[Partition, CommittedOffset]:
+    def positions(self, partitions: Collection[Partition]) -> Offsets:
         """Return where earlier replays stopped, without disturbing any."""
 
     def make_room(self, topic: str, partitions: int, settings: Mapping[str, str]) -> list[Partition]:
@@ -108,13 +111,16 @@ class Replays(Protocol):
         """Return an open writer and its position for each dead-letter partition; it may write to `others`, too."""
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """How many dead letters of a selection to replay at most, and how often one may fail before it is parked."""
+class Plan(NamedTuple):
+    """
+    How many dead letters of a selection to replay at most, and how often one may fail before it is parked.
+
+    Without `attempts`, what fails stays as it is, and no other replay learns of it.
+    """
 
     selection: Selection
     limit: int | None
-    attempts: int
+    attempts: int | None
 
 
 class DeadLetterReplay:
@@ -124,8 +130,9 @@ class DeadLetterReplay:
         self._plan = plan
         self.ledger = ledger
         self._cleanse = cleanse
-        self._span: Remainder
+        self._rest: Remainder
         """The current partition."""
+        self._writer: PartitionWriter
         self._left_at: int | None = None
         """The offset of its first dead letter left for a later replay."""
         self._committed = -1
@@ -140,25 +147,23 @@ class DeadLetterReplay:
             self._count(waiting, fate)
 
     def run(
-        self, span: Remainder, batches: Iterable[Sequence[Record]], writer: PartitionWriter
+        self, rest: Remainder, batches: Iterable[Sequence[Record]], writer: PartitionWriter
     ) -> Iterator[tuple[int, int]]:
         """Replay a partition; yield after each batch how many were replayed and how many offsets passed."""
-        self._span, self._left_at, self._committed = span, span.first_left, span.committed
-        self._write([], at := span.begin, writer)
+        self._rest, self._left_at, self._committed, self._writer = rest, rest.first_left, rest.committed, writer
+        self._write([], at := rest.span.begin)
         for records in batches:
             if records:
                 position = records[-1].offset + 1
                 if fates := self._fates(records):
-                    self._commit(fates, position, writer)
+                    self._commit(fates, position)
                 yield len(fates), position - at
                 at = position
             if self.is_enough():
                 return
-        self._write([], span.end, writer)
+        self._write([], rest.span.end)
 
-    def _write(
-        self, records: Sequence[tuple[Partition, OutgoingRecord]], position: int, writer: PartitionWriter
-    ) -> None:
+    def _write(self, records: Sequence[tuple[Partition, OutgoingRecord]], position: int) -> None:
         """
         Commit. The metadata says where the next replay goes on.
 
@@ -167,7 +172,7 @@ class DeadLetterReplay:
         """
         self._committed = max(position, self._committed + 1)
         place = position if self._left_at is None else min(position, self._left_at)
-        writer.commit(records, self._committed, self._span.metadata(place))
+        self._writer.commit(records, self._committed, self._rest.metadata(place))
 
     def _fates(self, records: Iterable[Record]) -> list[tuple[Waiting, Fate]]:
         taken = self._taken(records)
@@ -186,27 +191,30 @@ class DeadLetterReplay:
                 self.tally.handled += 1
             elif not self._plan.selection.takes(letter) or self.is_enough(len(taken)):
                 self.tally.not_chosen += 1
-                self._left_at = record.offset if self._left_at is None else self._left_at
+                self._leave(record)
             else:
                 taken.append(waiting)
                 sources[waiting.letter.origin].append(waiting)
         return taken
 
+    def _leave(self, record: Record) -> None:
+        self._left_at = record.offset if self._left_at is None else min(record.offset, self._left_at)
+
     def is_enough(self, more: int = 0) -> bool:
         return self._plan.limit is not None and self.tally.replayed + more >= self._plan.limit
 
-    def _commit(self, fates: Sequence[tuple[Waiting, Fate]], position: int, writer: PartitionWriter) -> None:
+    def _commit(self, fates: Sequence[tuple[Waiting, Fate]], position: int) -> None:
         """Commit; if Kafka rejects a record, bisect until that record is found."""
         records = [each for waiting, fate in fates for each in self._written(waiting, fate)]
         try:
-            self._write(records, position, writer)
+            self._write(records, position)
         except Refused as error:
             if len(fates) == 1:
-                self._commit([self._refused(*fates[0], error.cause)], position, writer)
+                self._commit([self._refused(*fates[0], error.cause)], position)
                 return
             half = len(fates) // 2
-            self._commit(fates[:half], fates[half][0].letter.record.offset, writer)
-            self._commit(fates[half:], position, writer)
+            self._commit(fates[:half], fates[half][0].letter.record.offset)
+            self._commit(fates[half:], position)
             return
         for waiting, fate in fates:
             self._count(waiting, fate)
@@ -226,12 +234,15 @@ class DeadLetterReplay:
             kept = [each for each in fate.written.headers if each[0] != SOURCE]
             headers = [*kept, (SOURCE, waiting.letter.origin.encode()), *ids, count]
             return (fate.to, fate.written._replace(headers=headers)), self.ledger.cleansed(waiting)
+        if self._plan.attempts is None:
+            self._leave(waiting.letter.record)
+            return ()
         headers = [*fate.written.headers, *ids, count]
         to = self.parking[fate.to.number % len(self.parking)] if self._parks(waiting) else fate.to
         return (to, fate.written._replace(headers=headers)), self.ledger.failed(waiting)
 
     def _parks(self, waiting: Waiting) -> bool:
-        return waiting.replays + 1 >= self._plan.attempts
+        return self._plan.attempts is not None and waiting.replays + 1 >= self._plan.attempts
 
     def _count(self, waiting: Waiting, fate: Fate) -> None:
         self.tally.then[waiting.letter.reason] += 1
@@ -245,12 +256,7 @@ class DeadLetterReplay:
 
 
 def replaying(settings: Config, clients: Clients, into: str | None) -> TaskConfig:
-    """
-    Return the service's task configuration for the replays' group and the topic that lines go to.
-
-    Raises:
-        ConfigError: that topic is one of the service's.
-    """
+    """Return the task configuration of replays into a topic. Raises ConfigError if that is one of the service's."""
     kafka, source = clients.destinations, settings.source
     tasks = task_config(settings, kafka, NOBODY)
     if into is not None:
@@ -274,10 +280,15 @@ class Session:
         self._tasks = tasks
         self._kafka = kafka
         self._reader = reader
-        letters = DeadLetterReader(topic.topic, clients.destinations, reader)
         self._topics = clients.destinations
-        self._watermarks = letters.watermarks()
-        self._wanted = letters.spans(self._watermarks, plan.selection)
+        self._letters = DeadLetterReader(topic.topic, self._topics, reader)
+        self._selection = plan.selection
+        self._look()
+
+    def _look(self) -> None:
+        """Find out where the dead letters begin and end that can be read now."""
+        self._watermarks = self._letters.watermarks()
+        self._wanted = self._letters.spans(self._watermarks, self._selection)
 
     @property
     def length(self) -> int:
@@ -286,13 +297,13 @@ class Session:
 
     def dry_run(self, advance: Callable[[int], object]) -> None:
         """Count the outcomes, and write nothing; call `advance` with the number of offsets done."""
-        positions = self._kafka.positions(self._watermarks)
-        self._read_ledger()
+        positions, name = self._kafka.positions(self._watermarks), self.replay.ledger.place.topic
+        if self._topics.source_topics([name], None, [name]):  # a dry run does not create it
+            self._read_ledger(dry_run=True)
         for partition in self._watermarks:
-            span = self._span(partition, positions.get(partition))
-            advance(span.begin - self._wanted[partition].begin)
-            at = {partition: Span(span.begin, span.end)}
-            for records in advancing(self._batches(span), at, advance):
+            rest = self._rest(partition, positions.get(partition))
+            advance(rest.span.begin - self._wanted[partition].begin)
+            for records in read(self._reader, {partition: rest.span}, advance):
                 self.replay.dry_run(records)
                 if self.replay.is_enough():
                     return
@@ -300,48 +311,57 @@ class Session:
     def carry_out(self, pace: Pace, advance: Callable[[int], object]) -> None:
         """Replay; call `advance` with the number of offsets done. After an error, committed work counts."""
         with self._kafka.open([*self._watermarks], [*self._watermarks, *self._make_room()]) as writers:
-            # Only now: the fence has ended all other writers.
-            self._refuse_open_ledger()
-            self._read_ledger()
+            # Only now: the fence has ended all other writers, and the transactions that an earlier replay left open.
+            self._look()
+            self._read_ledger(dry_run=False)
             for partition, writer, committed in writers:
-                span = self._span(partition, committed)
-                advance(span.begin - self._wanted[partition].begin)
-                if span.length and not self.replay.is_enough():
-                    for replayed, done in self.replay.run(span, steps(self._batches(span), pace.step(STEP)), writer):
+                rest = self._rest(partition, committed)
+                advance(rest.span.begin - self._wanted[partition].begin)
+                if rest.span.length and not self.replay.is_enough():
+                    batches = steps(read(self._reader, {partition: rest.span}), pace.step(STEP))
+                    for replayed, done in self.replay.run(rest, batches, writer):
                         advance(done)
                         pace.wait(replayed)
 
-    def _span(self, partition: Partition, committed: CommittedOffset | None) -> Remainder:
-        at = partition, self._wanted[partition].begin, self._watermarks[partition]
-        return Remainder.of(self._tasks.sink.topic, committed, at)
+    def count_hidden(self) -> None:
+        """Count the offsets that an open transaction holds back from beginning to end; a live service's does not."""
+        hidden = {each: marks for each, marks in self._watermarks.items() if marks.last_stable < marks.high_watermark}
+        for each, now in self._topics.watermarks(hidden).items():
+            if now.last_stable == (then := hidden[each]).last_stable:
+                self.replay.tally.hidden += then.high_watermark - then.last_stable
+
+    def _rest(self, partition: Partition, committed: CommittedOffset | None) -> Remainder:
+        wanted, log_start = self._wanted[partition], self._watermarks[partition].log_start
+        return Remainder.of(self._tasks.sink.topic, committed, wanted, log_start)
 
     def _make_room(self) -> list[Partition]:
         topic = self._tasks.dead_letters
         entries = self._kafka.make_room(LEDGER.format(topic.topic), 1, {"cleanup.policy": "compact"})
-        for_ever = {"retention.ms": "-1", "max.message.bytes": str(topic.max_bytes)}
-        parking = self._kafka.make_room(PARKING.format(topic.topic), topic.partitions, for_ever)
+        for_ever = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+        settings = for_ever | {"max.message.bytes": str(topic.max_bytes)}
+        parking = self._kafka.make_room(PARKING.format(topic.topic), topic.partitions, settings)
         self.replay.parking = parking
         return [*entries, *parking]
 
-    def _refuse_open_ledger(self) -> None:
-        """Raise NotUsable if a transaction hangs in the ledger, whose entries nobody can read."""
-        place = self.replay.ledger.place
+    def _read_ledger(self, *, dry_run: bool) -> None:
+        """
+        Read what is replayed. A line whose entry has expired, or is in an open transaction, would be written again.
+
+        Raises NotUsable if entries expire; if one may be in an open transaction, only before something is written.
+        """
+        place, tools = self.replay.ledger.place, KafkaTools.of(self._tasks.output_kafka)
         marks = whole([place], self._topics.watermarks([place]))[place]
-        if marks.last_stable < marks.high_watermark:
+        if marks.last_stable < marks.high_watermark and not dry_run:
             where = f"--topic {quote(place.topic)} --partition {place.number}"
-            cure = f"{KafkaTools.of(self._tasks.output_kafka).find_hanging(where)}, end it, and run the replay again"
+            cure = f"{tools.find_hanging(where)}, end it, and run the replay again"
             raise NotUsable(f"a transaction is open in {place}, so it is unknown what is replayed", cure)
-
-    def _read_ledger(self) -> None:
-        ledger, place = self.replay.ledger, self.replay.ledger.place
-        if self._topics.source_topics([place.topic], None, [place.topic]):  # a dry run does not create it
-            marks = whole([place], self._topics.watermarks([place]))[place]
-            for records in read(self._reader, {place: Span(marks.log_start, marks.last_stable)}):
-                for record in records:
-                    ledger.read(record)
-
-    def _batches(self, span: Remainder) -> Iterator[list[Record]]:
-        return read(self._reader, {span.partition: Span(span.begin, span.end)})
+        if "delete" in (policy := self._topics.cleanup_policy(place.topic)):
+            cure = tools.configure(place.topic, "cleanup.policy=compact")
+            cure += "; what was replayed before its first entry would be written again: leave it out with --since"
+            raise NotUsable(f"{place.topic} forgets what is replayed: its cleanup.policy is {policy}", cure)
+        for records in read(self._reader, {place: Span(marks.log_start, marks.last_stable)}):
+            for record in records:
+                self.replay.ledger.read(record)
 
 
 def steps(batches: Iterable[Sequence[Record]], most: int) -> Iterator[Sequence[Record]]:

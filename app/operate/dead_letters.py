@@ -6,10 +6,9 @@ import heapq
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import chain
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from app.driver.clients import Topics
 from app.headers import ERRORS, as_text, ours, whole_number
@@ -21,35 +20,25 @@ NO_REASON = "(no reason)"
 """The reason of a record without error headers."""
 
 
-@dataclass(frozen=True, slots=True)
-class Letter:
+class Letter(NamedTuple):
     """A record of the dead-letter topic; `errors` are its `__connect.errors.*` headers, perhaps another tool's."""
 
     record: Record
     errors: Mapping[str, str]
+    reason: str
+    detail: str
+    topic_id: str
+    origin: str
+    """The source record, as `topic-partition@offset`; empty if the headers do not say."""
 
     @classmethod
     def of(cls, record: Record) -> Letter:
         told = ours(record.headers) or as_text(record.headers)
-        return cls(record, {name.removeprefix(ERRORS): text for name, text in told.items() if name.startswith(ERRORS)})
-
-    @property
-    def reason(self) -> str:
-        return self.errors.get("exception.class.name", NO_REASON)
-
-    @property
-    def detail(self) -> str:
-        return self.errors.get("exception.message", "")
-
-    @property
-    def origin(self) -> str:
-        """The source record, as `topic-partition@offset`; empty if the headers do not say."""
-        topic, number, offset = (self.errors.get(name, "") for name in ("topic", "partition", "offset"))
-        return f"{topic}-{number}@{offset}" if topic else ""
-
-    @property
-    def topic_id(self) -> str:
-        return self.errors.get("topic.id", "")
+        errors = {name.removeprefix(ERRORS): text for name, text in told.items() if name.startswith(ERRORS)}
+        reason, detail = errors.get("exception.class.name", NO_REASON), errors.get("exception.message", "")
+        topic, number, offset = (errors.get(name, "") for name in ("topic", "partition", "offset"))
+        origin = f"{topic}-{number}@{offset}" if topic else ""
+        return cls(record, errors, reason, detail, errors.get("topic.id", ""), origin)
 
     @property
     def place(self) -> str:
@@ -73,8 +62,7 @@ class Letter:
         return self.as_json() | {"key": key, "value": value, "headers": headers}
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(NamedTuple):
     """A selection of dead letters: between two times in milliseconds since the epoch, and for some reasons or any."""
 
     since: int | None = None
@@ -90,11 +78,7 @@ class Selection:
 def last_written(
     watermarks: Mapping[Partition, Watermarks], limit: int, read: Callable[[dict[Partition, Span]], Iterable[Letter]]
 ) -> list[Letter]:
-    """
-    Return the newest dead letters without reading the whole topic.
-
-    Control records and aborted ones take offsets, so how far back to read is found by trial.
-    """
+    """Return the newest dead letters; trial finds how far back: control and aborted records take offsets, too."""
     reach = 2 * limit
     while True:
         starts = {each: max(marks.log_start, marks.last_stable - reach) for each, marks in watermarks.items()}
@@ -152,30 +136,21 @@ class DeadLetterReader:
         return map(Letter.of, chain.from_iterable(read(self._reader, spans)))
 
 
-@dataclass(slots=True)
 class Statistics:
     """Counts of dead letters by reason and source topic, and their time range in milliseconds."""
 
-    reasons: Counter[str] = field(default_factory=Counter)
-    topics: Counter[str] = field(default_factory=Counter)
-    first: int | None = None
-    last: int | None = None
-
-    @property
-    def total(self) -> int:
-        return self.reasons.total()
-
-    @classmethod
-    def of(cls, letters: Iterable[Letter]) -> Statistics:
-        counted = cls()
+    def __init__(self, letters: Iterable[Letter]) -> None:
+        self.reasons, self.topics = Counter[str](), Counter[str]()
+        self.first: int | None = None
+        self.last: int | None = None
         for letter in letters:
             at = letter.record.timestamp
-            counted.reasons[letter.reason] += 1
-            counted.topics[letter.errors.get("topic", "")] += 1
+            self.reasons[letter.reason] += 1
+            self.topics[letter.errors.get("topic", "")] += 1
             if at != NO_TIMESTAMP:
-                counted.first = at if counted.first is None else min(counted.first, at)
-                counted.last = at if counted.last is None else max(counted.last, at)
-        return counted
+                self.first = at if self.first is None else min(self.first, at)
+                self.last = at if self.last is None else max(self.last, at)
+        self.total = self.reasons.total()
 
     def rows(self) -> Sequence[tuple[str, int, float]]:
         return [(reason, count, 100 * count / self.total) for reason, count in self.reasons.most_common()]

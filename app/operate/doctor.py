@@ -1,39 +1,42 @@
 """
 `winnow doctor`: examines everything once, one part after the other, and reports what is wrong. Changes nothing.
 
-A part that fails is a finding itself, and never hides the others.
+A part that fails is a finding itself, and never hides the others. The archive has no secrets and no records.
 """
 
 from __future__ import annotations
 
+import io
+import json
+import os
+import tarfile
 import time
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
-from dataclasses import dataclass, field
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from app.config import Loaded, exposed_secrets, options
+from app.config import Loaded, exposed_secrets, options, secret_texts, shown
 from app.cures import RESUME, SHOW_SAMPLES, CommandLine, KafkaTools
 from app.driver.check import connected
 from app.driver.clients import Clients
 from app.driver.diagnostics import Severity
-from app.errors import Unreachable, WinnowError
+from app.errors import ConfigError, Unreachable, WinnowError
 from app.facts import OpenTransaction
 from app.model import CommittedOffset, Guarantee, Partition, Plugin, TaskConfig, Watermarks, partitions_of
 from app.offsets.contract import StoreContext, is_local
 from app.offsets.registry import open_store
-from app.operate import samples, served, symptoms
+from app.operate import outcomes, running, served, stores, symptoms
 from app.operate.audit import Readers, Scope
 from app.operate.judging import Verdict
 from app.operate.lag import FirstRecords, PartitionLag, measure, notes, offsets_of, summed
 from app.operate.ranges import Why
-from app.operate.reading import Cleanse, Reader
-from app.operate.running import open_transactions
-from app.operate.stores import SOURCE
+from app.operate.reading import Cleanse, Offsets, Reader
 from app.operate.symptoms import GROUP, Gathered, Symptom, gathered
+from app.secrets import without_secrets
 from parsers.contract import Parse
 
 NEWEST = 1_000
@@ -43,6 +46,9 @@ CODES = {Severity.REFUSES: 3, Severity.WRONG: 1, Severity.UNKNOWN: 4, Severity.W
 STATES = {"refuses": Severity.REFUSES, "blocked": Severity.WRONG, "waits": Severity.WRONG, "warns": Severity.WARNS}
 """The states of a preflight's errors."""
 
+FOLDER, PRIVATE = "winnow-doctor", 0o600
+"""The folder in the archive, and the mode of its files."""
+
 Say = Callable[[Iterable[Symptom]], object]
 Look = Callable[[Say], str]
 """Examines a part; returns what was seen, in a few words."""
@@ -50,14 +56,10 @@ Look = Callable[[Say], str]
 
 class Instruments(NamedTuple):
     """
-    What the doctor looks with.
+    What the doctor looks with: `first_records` reads the source's cluster, `first_lines` the sink's.
 
-    Args:
-        first_records: reads the source's cluster.
-        first_lines: reads the sink's cluster.
-        open_transactions: finds the open transactions that began after a time in milliseconds.
-        cleanse: cleanses records as the tasks do.
-        parse: the parser for the samples.
+    `cleanse` does what tasks do, and `parse` parses the samples. `open_transactions` finds those that began after a
+    time in milliseconds.
     """
 
     clients: Clients
@@ -78,13 +80,12 @@ class Examined(NamedTuple):
     found: Sequence[Symptom]
 
 
-@dataclass(frozen=True, slots=True)
-class Examination:
+class Examination(NamedTuple):
     """What the doctor found; `facts` has what the parts looked at, by name, for a bug report."""
 
     group: str
     parts: Sequence[Examined]
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    facts: Mapping[str, Any] = {}
 
     @property
     def findings(self) -> list[Gathered]:
@@ -101,12 +102,7 @@ class Examination:
 
 
 class Doctor:
-    """
-    Examines a service and its topics.
-
-    Args:
-        url: where the service answers; if empty, the doctor tries what the configuration says, which may be elsewhere.
-    """
+    """Examines a service, which answers at `url` or, if that is empty, perhaps where the configuration says."""
 
     def __init__(
         self, loaded: Loaded, instruments: Instruments, url: str = "", sleep: Callable[[float], object] = time.sleep
@@ -120,7 +116,7 @@ class Doctor:
         self._seconds = self._clients.timings.signs_of_life(self._config.commit_interval)
         self._tools = KafkaTools.of(self._config.kafka)
         self._output_tools = KafkaTools.of(self._config.output_kafka)
-        self._committed: Mapping[Partition, CommittedOffset] | None = None
+        self._committed: Offsets | None = None
         """The offsets at the first look; None if there was none."""
         self._perhaps_open = self._config.delivery_guarantee is Guarantee.EXACTLY_ONCE
         """Whether a transaction of the group may be open."""
@@ -144,23 +140,18 @@ class Doctor:
 
     def examine(self, advance: Callable[[int], object] = lambda _: None) -> Examination:
         """Examine all parts; `advance` receives the number of each batch of parts that is done."""
-        examined = []
+        examined, line = [], CommandLine(options(self._loaded))
         for part, look in self.parts:
-            examined.append(self._examine(part, look))
+            found, note = list[Symptom](), ""
+            try:
+                note = look(found.extend)
+            except WinnowError as error:
+                found.append(Symptom(Severity.UNKNOWN, error.cause, part, error.cure))
+            except Exception as error:  # noqa: BLE001  # not even a bug may hide the other parts
+                found.append(Symptom(Severity.UNKNOWN, _bug(error), part, "report it, with the archive of --bundle"))
+            examined.append(Examined(part, note, [each._replace(cure=line.exact(each.cure)) for each in found]))
             advance(1)
         return Examination(self._config.group_id, examined, self._facts)
-
-    def _examine(self, part: str, look: Look) -> Examined:
-        found: list[Symptom] = []
-        note = ""
-        try:
-            note = look(found.extend)
-        except WinnowError as error:
-            found.append(Symptom(Severity.UNKNOWN, error.cause, part, error.cure))
-        except Exception as error:  # noqa: BLE001  # not even a bug may hide the other parts
-            found.append(Symptom(Severity.UNKNOWN, _bug(error), part, "report it, with the archive of --bundle"))
-        line = CommandLine(options(self._loaded))
-        return Examined(part, note, [each._replace(cure=line.exact(each.cure)) for each in found])
 
     def _lag(self, say: Say) -> str:
         found = measure(self._config, self._clients, self._with.first_records, time.time())
@@ -178,7 +169,7 @@ class Doctor:
         if warning := exposed_secrets(self._loaded):
             say([Symptom(Severity.WARNS, warning, "the configuration", "")])
         tried = self._config.parser.samples
-        if failed := len(samples.failed(tried, self._with.parse)):
+        if failed := len(outcomes.failed_samples(tried, self._with.parse)):
             what = f"{failed} of {len(tried)} samples have another outcome than expected"
             say([Symptom(Severity.WRONG, what, "parser.samples", SHOW_SAMPLES)])
         return f"{len(tried)} samples"
@@ -214,7 +205,7 @@ class Doctor:
         return f"the service is {document['phase']}"
 
     def _transactions(self, say: Say) -> str:
-        found = open_transactions(self._config, self._with.open_transactions)
+        found = running.open_transactions(self._config, self._with.open_transactions)
         self._perhaps_open = bool(found)
         say(symptoms.of_transactions(found, self._config.transaction_timeout, time.time()))
         return f"{len(found)} open"
@@ -249,23 +240,19 @@ class Doctor:
         return _audited(verdicts)
 
     def _mirror(self, mirror: Plugin, say: Say) -> str:
-        before = self._offsets_before()
+        if self._committed is None:  # each mirror should have these offsets after a moment
+            self._committed = _stored(offsets_of(self._config, self._clients))
+            self._sleep(self._seconds)
+        before = self._committed
         with closing(open_store(mirror, StoreContext(self._config.group_id, self._config.kafka))) as opened:
             found = opened.load(before, stable=False)
         after = self._clients.offsets.load(before, stable=False)
         say(symptoms.of_mirror(self._config.offsets.store.name, self._name(mirror), found, before, after))
         return f"{len(found)} offsets"
 
-    def _offsets_before(self) -> Mapping[Partition, CommittedOffset]:
-        """Return offsets that each mirror should have by now."""
-        if self._committed is None:
-            self._committed = _stored(offsets_of(self._config, self._clients))
-            self._sleep(self._seconds)
-        return self._committed
-
     def _name(self, mirror: Plugin) -> str:
         """Return a mirror's name for `winnow offsets migrate`."""
-        return SOURCE if mirror.name == "kafka" and self._config.sink.kafka else mirror.name
+        return stores.SOURCE if mirror.name == "kafka" and self._config.sink.kafka else mirror.name
 
 
 def _stored(found: Iterable[PartitionLag]) -> dict[Partition, CommittedOffset]:
@@ -283,3 +270,40 @@ def _bug(error: Exception) -> str:
     """Say where an unexpected error came from, without its text, which may quote a record."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     return f"an unexpected {type(error).__name__} in {Path(last.filename).name}:{last.lineno}"
+
+
+def write_bundle(file: Path, loaded: Loaded, report: Examination, versions: Mapping[str, str]) -> None:
+    """Write the archive, readable by its owner only. Raises ConfigError if the file cannot be written."""
+    try:
+        opened = os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, PRIVATE), "wb")
+        with opened, tarfile.open(fileobj=opened, mode="w:gz") as archive:
+            os.fchmod(opened.fileno(), PRIVATE)  # an older file has a mode of its own
+            for name, text in _contents(loaded, report, versions):
+                content = text.encode()
+                entry = tarfile.TarInfo(f"{FOLDER}/{name}")
+                entry.size, entry.mtime, entry.mode = len(content), int(time.time()), PRIVATE
+                archive.addfile(entry, io.BytesIO(content))
+    except OSError as error:
+        raise ConfigError((f"--bundle: {file}: {error.strerror}",)) from None
+
+
+def _contents(loaded: Loaded, report: Examination, versions: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield each file's name and text: the configuration, the report, the versions, and the facts of the parts."""
+    config, secrets = loaded.config, secret_texts(loaded.config)
+    parser = config.parser.model_copy(update={"samples": ()})  # they may be real records
+    cleared = replace(loaded, config=config.model_copy(update={"parser": parser}))
+    yield "configuration.yaml", without_secrets(shown(cleared), secrets)
+    for name, value in {"report": report.as_json(), "versions": versions, **report.facts}.items():
+        yield f"{name}.json", json.dumps(_without(value, secrets), indent=1, ensure_ascii=False)
+
+
+def _without(value: Any, secrets: list[str]) -> Any:  # noqa: ANN401  # JSON
+    """Mask secrets in every text of a document; in its JSON text, an escaped one would not be found."""
+    match value:
+        case str():
+            return without_secrets(value, secrets)
+        case Mapping():
+            return {key: _without(each, secrets) for key, each in value.items()}
+        case list() | tuple():
+            return [_without(each, secrets) for each in value]
+    return value

@@ -11,14 +11,20 @@ import numpy as np
 
 from app.model import Partition
 
-REJECT, JUDGED, LINE, NAMED, REPLAYED, LETTER, ORIGINAL, MISSING, FILTERED, LINE_KEPT, LETTER_KEPT = (
-    1 << bit for bit in range(11)
-)
-"""
-Marks of a record, in order: it is a reject; it is to be judged; its line was found; a line that names it was found; a
-dead-letter replay wrote its line; a dead letter of it was found; its task's dead letter was found; nothing was found;
-a filter dropped it; retention has not deleted its line; nor its dead letter.
-"""
+
+class Mark:
+    """
+    The marks of a record, in order.
+
+    It is a reject; it is to be judged; its line was found; a line that names it was found; a dead-letter replay wrote
+    its line; a dead letter of it was found; its task's dead letter was found; nothing was found; a filter dropped it;
+    retention has not deleted its line; nor its dead letter.
+    """
+
+    REJECT, JUDGED, LINE, NAMED, REPLAYED, LETTER, ORIGINAL, MISSING, FILTERED, LINE_KEPT, LETTER_KEPT = (
+        1 << bit for bit in range(11)
+    )
+    OUTCOME = LINE | REPLAYED | LETTER | FILTERED
 
 
 class Origin(NamedTuple):
@@ -64,17 +70,11 @@ class Expected:
             self.marks += of_one[2]
         self._begins.append(len(offsets))
         order = np.argsort(np.frombuffer(contents, np.int64) if contents else np.zeros(0, np.int64), kind="stable")
-        self._offsets, self._contents, self._order = offsets, contents, order.data
+        self._offsets, self.contents, self._order = offsets, contents, order.data
         self._sorted = np.array(contents, np.int64)[order].data
-
-    def __len__(self) -> int:
-        return len(self.marks)
 
     def origin(self, row: int) -> Origin:
         return Origin(self._partitions[bisect_right(self._begins, row) - 1], self._offsets[row])
-
-    def content(self, row: int) -> int:
-        return self._contents[row]
 
     def row(self, origin: Origin) -> int | None:
         place = bisect_left(self._partitions, origin.partition)

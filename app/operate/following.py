@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from app.config import Config
@@ -22,17 +23,10 @@ from app.runtime import REAL, Runtime, Timings
 from app.status.snapshot import Phase
 
 LOOK_SECONDS = 0.25
-AT_WORK = (Phase.RUNNING, Phase.LEAVING)
 
 
 class Follower:
-    """
-    A service that may follow.
-
-    Args:
-        commits: the group's committed offsets; None if they do not show what the service does.
-        url: where it serves its status page; empty if that is not known.
-    """
+    """A service that may follow. Without `commits` no offset shows what it does; without `url` no page is known."""
 
     def __init__(
         self,
@@ -55,14 +49,18 @@ class Follower:
     @classmethod
     def visible(cls, config: Config, clients: Clients, url: str) -> Follower | None:
         """Return the service if anything shows what it does: its page, or offsets outside its own process."""
-        service = cls(config, clients.timings, _commits(config, clients), url or served.address(config))
+        commits = None
+        if not is_local(clients.offsets) or clients.copies is not None:
+            with suppress(NotUsable, Unreachable):  # the source's cluster may be away
+                commits = WatchedOffsets(config, clients)
+        service = cls(config, clients.timings, commits, url or served.address(config))
         return None if service._commits is None and service._page() is None else service
 
     @property
     def works(self) -> bool:
         """Whether a service works for the group now, or is paused as its page says."""
         if (page := self._page()) is not None:
-            return page["paused"] is not None or page["phase"] in AT_WORK
+            return page["paused"] is not None or page["phase"] in (Phase.RUNNING, Phase.LEAVING)
         return self._within(self._signs, lambda _: self._moved()) is not None
 
     @property
@@ -101,12 +99,12 @@ class Follower:
         """Wait until the service has followed what is noted. Raises NotFollowed also if that cannot be seen."""
         try:
             took = self._within(seconds + self._slack, has_followed)
-        except (NotUsable, Unreachable) as error:
-            raise NotFollowed.unseen(str(error)) from None
-        except KeyboardInterrupt:
-            raise NotFollowed.unseen("the wait was interrupted") from None
+        except (NotUsable, Unreachable, KeyboardInterrupt) as error:
+            why = str(error) or "the wait was interrupted"
+            raise NotFollowed(f"it is noted, but whether the service follows is unknown: {why}") from None
         if took is None:
-            raise NotFollowed.within(seconds + self._slack, otherwise)
+            cure = "look at the service's log and at winnow doctor; with --no-wait, the command does not wait"
+            raise NotFollowed(f"it is noted, but after {seconds + self._slack:g} s {otherwise}", cure)
         return took
 
     def _within(self, seconds: float, has_happened: Callable[[float], bool]) -> float | None:
@@ -123,11 +121,14 @@ class Follower:
 
     def _page(self) -> dict[str, Any] | None:
         """
-        Return what the page of a service that works or is paused says; None if there is none.
+        Return what the page of a service that works or is paused says; None if none can be reached.
 
         One that starts or stands by does not know what another one does.
         """
-        page = self._answer()
+        try:
+            page = served.status(self.url, self._group) if self.url else None
+        except (NotUsable, Unreachable):
+            return None
         starts = page is not None and page["phase"] == Phase.STARTING and page["paused"] is None
         return None if starts else page
 
@@ -140,20 +141,3 @@ class Follower:
         except NotUsable:
             pass
         return True
-
-    def _answer(self) -> dict[str, Any] | None:
-        """Return what the page says; None if it cannot be reached."""
-        try:
-            return served.status(self.url, self._group) if self.url else None
-        except (NotUsable, Unreachable):
-            return None
-
-
-def _commits(config: Config, clients: Clients) -> WatchedOffsets | None:
-    """Return the group's offsets; None without those of other processes, or if the source's cluster is away."""
-    if is_local(clients.offsets) and clients.copies is None:
-        return None
-    try:
-        return WatchedOffsets(config, clients)
-    except (NotUsable, Unreachable):
-        return None

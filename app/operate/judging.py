@@ -11,18 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from app.model import Partition
-from app.operate.expected import (
-    FILTERED,
-    JUDGED,
-    LETTER,
-    LETTER_KEPT,
-    LINE,
-    LINE_KEPT,
-    MISSING,
-    REJECT,
-    REPLAYED,
-    Origin,
-)
+from app.operate.expected import Mark, Origin
 from app.operate.findings import Defect, Finding, again, missing, other_letter, other_line, shown, str_of
 from app.operate.matching import ELSEWHERE, Matching
 from app.operate.ranges import Why
@@ -60,26 +49,16 @@ class Judge:
     Pass the `wanted` records again to `examine`, the lines to `look_at` if `lines_wanted`, and records outside the
     range to `explain` if `times` is not empty. Then call `verdict`.
 
-    Args:
-        logs: the partitions of the sink and the dead letters that have a leader.
-        starts: the first offset of each source partition with a leader, after it was read.
-        sources: all source partitions that share sink partitions, even if nothing of them is judged.
+    `logs` and `starts` have the partitions with a leader. `starts` has the first offset of each source partition, asked
+    for after that was read.
     """
 
-    def __init__(
-        self,
-        matching: Matching,
-        logs: Mapping[Partition, Log],
-        starts: Mapping[Partition, int],
-        sources: Collection[Partition],
-    ) -> None:
+    def __init__(self, matching: Matching, logs: Mapping[Partition, Log], starts: Mapping[Partition, int]) -> None:
         self._matching = matching
         self._routing = matching.routing
         self._logs = logs
         self._starts = starts
-        self._sources = sources
-        self._not_judged = Counter(matching.not_judged)
-        self._left_out = 0
+        self._not_judged = matching.not_judged
         self._suspects: dict[int, Fate] = {}
         """The expected outcome of each record that may lack it, by row."""
         self._instead: defaultdict[tuple[int, bytes | None], list[Record]] = defaultdict(list)
@@ -94,31 +73,31 @@ class Judge:
             )
         for row in self._without_outcome():
             if (why := self._why_gone(row)) is None:
-                matching.expected.marks[row] |= MISSING
+                matching.expected.marks[row] |= Mark.MISSING
             else:
                 self._leave_out(why)
 
     def _leave_out(self, why: Why) -> None:
-        self._left_out += 1
+        self._matching.judged -= 1
         self._not_judged[why] += 1
 
     def _without_outcome(self) -> Iterator[int]:
         for row, marks in enumerate(self._matching.expected.marks):
-            if marks & JUDGED and not marks & (LINE | REPLAYED | LETTER | FILTERED):
+            if marks & Mark.JUDGED and not marks & Mark.OUTCOME:
                 yield row
 
     def _why_gone(self, row: int) -> Why | None:
         """Return why it is unknown whether a record is lost; None if it is known."""
         source, offset = self._matching.expected.origin(row)
         marks, letters = self._matching.expected.marks[row], self._routing.letters(source)
-        own = letters if marks & REJECT else self._routing.lines(source)
+        own = letters if marks & Mark.REJECT else self._routing.lines(source)
         for place in dict.fromkeys([*own, *letters]):  # a topic's limits may have turned a line into a dead letter
             log = self._logs.get(place)
             if log is None:
                 return Why.NO_LEADER
             if not log.stable:
                 return Why.OPEN
-            if marks & (LETTER_KEPT if place in letters else LINE_KEPT):
+            if marks & (Mark.LETTER_KEPT if place in letters else Mark.LINE_KEPT):
                 continue
             if log.begin > 0 and self._took(source, offset, place) and (place in own or not log.older):
                 return Why.EXPIRED
@@ -132,7 +111,7 @@ class Judge:
     @property
     def wanted(self) -> dict[Partition, Span]:
         spans: dict[Partition, Span] = {}
-        for row in filter(self._is_wanted, range(len(self._matching.expected))):
+        for row in filter(self._is_wanted, range(len(self._matching.expected.marks))):
             source, offset = self._matching.expected.origin(row)
             spans[source] = Span(spans.get(source, Span(offset, 0)).begin, offset + 1)
         return spans
@@ -143,20 +122,20 @@ class Judge:
 
     def _is_wanted(self, row: int) -> bool:
         marks = self._matching.expected.marks[row]
-        return bool(marks & MISSING) or row in self._matching.instead or row in self._matching.letters
+        return bool(marks & Mark.MISSING) or row in self._matching.instead or row in self._matching.letters
 
     def examine(self, fate: Fate) -> None:
         row = self._matching.expected.row(Origin(fate.record.partition, fate.record.offset))
         assert row is not None  # it is wanted
         marks = self._matching.expected.marks
-        if marks[row] & MISSING and any(each != ELSEWHERE for each in self._later_ones(fate)):
-            marks[row] &= ~MISSING
+        if marks[row] & Mark.MISSING and any(each != ELSEWHERE for each in self._later_ones(fate)):
+            marks[row] &= ~Mark.MISSING
             self._leave_out(Why.COMPACTED)
             return
         self._suspects[row] = fate
         self._matching.refuse_too_much(len(self._suspects))
-        if marks[row] & MISSING:
-            self._instead[_time_and_key(fate)] = []
+        if marks[row] & Mark.MISSING:
+            self._instead[fate.record.timestamp, fate.written.key] = []
 
     def _later_ones(self, fate: Fate) -> list[Origin]:
         """Return later records with the same key, for which compaction may have deleted the missing one."""
@@ -197,36 +176,36 @@ class Judge:
         of_suspects = list(self._of_suspects())
         changed = {each.found_at for each in of_suspects}
         strangers = [each for each in self._of_surplus() if each.found_at not in changed]
+        if too_many := self._matching.too_many:
+            self._matching.refuse_too_much(len(strangers) + 1)  # nothing explains those that are known
+            self._not_judged[Why.TOO_MANY] += too_many
         found = [*self._matching.findings, *of_suspects, *strangers, *self._of_orphans()]
         found.sort(key=lambda each: (each.origin is None, each.origin or (), each.kind, each.found_at))
-        judged = self._matching.judged - self._left_out
-        return Verdict(judged, self._matching.filtered, self._matching.known_by_text, found, self._not_judged)
+        matching = self._matching
+        return Verdict(matching.judged, matching.filtered, matching.known_by_text, found, self._not_judged)
 
     def _of_suspects(self) -> Iterator[Finding]:
         for row, marks in enumerate(self._matching.expected.marks):
-            if not marks & JUDGED or not self._is_wanted(row):
+            if not marks & Mark.JUDGED or not self._is_wanted(row):
                 continue
             if (fate := self._suspects.get(row)) is None:  # the source deleted it after it was read
                 self._leave_out(Why.EXPIRED)
-            elif marks & MISSING:
-                yield from self._without_anything(fate)
+            elif marks & Mark.MISSING:
+                lines = self._instead[fate.record.timestamp, fate.written.key]
+                if not lines and self._later_ones(fate):
+                    self._leave_out(Why.COMPACTED)
+                else:
+                    yield other_line(fate, lines.pop(0)) if lines else missing(fate)
             elif row in self._matching.letters:
                 yield from other_letter(fate, self._matching.letters[row])
-            elif not marks & LETTER:  # otherwise it has both, which is a finding already
+            elif not marks & Mark.LETTER:  # otherwise it has both, which is a finding already
                 yield other_line(fate, self._matching.instead[row])
-
-    def _without_anything(self, fate: Fate) -> Iterator[Finding]:
-        lines = self._instead[_time_and_key(fate)]
-        if not lines and self._later_ones(fate):
-            self._leave_out(Why.COMPACTED)
-        else:
-            yield other_line(fate, lines.pop(0)) if lines else missing(fate)
 
     def _of_surplus(self) -> Iterator[Finding]:
         expected = self._matching.expected
         for content, lines in self._matching.surplus.items():
             alike = list(expected.rows(content))
-            judged = next((row for row in alike if expected.marks[row] & JUDGED), None)
+            judged = next((row for row in alike if expected.marks[row] & Mark.JUDGED), None)
             for line in lines if judged is not None or not alike else ():
                 if why := self._why_strange(line):
                     self._not_judged[why] += 1
@@ -240,7 +219,7 @@ class Judge:
         """Return why it is unknown whether a record explains a line; None if it is known."""
         if self._routing.compacted_source:
             return Why.COMPACTED
-        for source in self._sources:
+        for source in self._matching.sources:
             if line.partition not in self._routing.lines(source):
                 continue
             if source not in self._starts:
@@ -260,7 +239,3 @@ class Judge:
             else:
                 detail = f"it names {source.at(offset)}, but the source has no record there"
                 yield Finding(Defect.UNEXPLAINED, None, str_of(record), detail)
-
-
-def _time_and_key(fate: Fate) -> tuple[int, bytes | None]:
-    return fate.record.timestamp, fate.written.key

@@ -97,6 +97,11 @@ class PartitionLag:
         """What the service stored with the offset; empty if an operator set the offset."""
         return OffsetMetadata.of(self.committed)
 
+    @property
+    def begun(self) -> int:
+        """Where the group's work began, or somebody has set its offset since: an offset that no run has committed."""
+        return self.metadata.since if self.metadata.is_ours else self.offset or 0
+
     def stored_as_json(self) -> dict[str, Any]:
         metadata = self.metadata
         return {
@@ -165,18 +170,12 @@ def unread(found: Iterable[PartitionLag]) -> dict[Partition, int]:
 def positions(config: Config, clients: Clients) -> list[PartitionLag]:
     """Return the same without the age of waiting records, which alone takes long."""
     found = offsets_of(config, clients)
-    undeliverable = _undeliverable(config, clients, [each.partition for each in found])
-    return [replace(each, trouble=each.trouble or undeliverable.get(each.partition)) for each in found]
-
-
-def _undeliverable(
-    config: Config, clients: Clients, partitions: Sequence[Partition]
-) -> Mapping[Partition, Undeliverable]:
-    """Return the error of each partition whose output nobody takes: of all where a topic is missing."""
+    partitions = [each.partition for each in found]
     try:
-        return Destinations(config, clients.destinations).undeliverable(partitions)
+        undeliverable = Destinations(config, clients.destinations).undeliverable(partitions)
     except TopicMissing as error:
-        return {each: Undeliverable(each, error.cause, cure=error.cure) for each in partitions}
+        undeliverable = {each: Undeliverable(each, error.cause, cure=error.cure) for each in partitions}
+    return [replace(each, trouble=each.trouble or undeliverable.get(each.partition)) for each in found]
 
 
 def with_ages(found: Iterable[PartitionLag], since: Mapping[Partition, float | None], now: float) -> list[PartitionLag]:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from app.headers import ERRORS, REPLAYS, origin_of, ours, theirs, whole_number
-from app.model import CommittedOffset, Partition, Watermarks
+from app.model import CommittedOffset, Partition
 from app.operate.dead_letters import Letter
+from app.operate.reading import Span
 from app.records import OutgoingRecord, Record
 
 VERSION = "winnow-replay/1"
@@ -47,47 +47,37 @@ class Waiting(NamedTuple):
         return cls(letter, record, whole_number(own.get(REPLAYS, "")) or 0)
 
 
-@dataclass(frozen=True, slots=True)
-class Remainder:
-    """What a replay may read of one dead-letter partition, from `begin` up to but excluding `end`."""
+class Remainder(NamedTuple):
+    """What a replay into a destination may read of one dead-letter partition."""
 
-    partition: Partition
     destination: str
-    settled: Mapping[str, int]
-    """By destination topic, the offset before which every dead letter has been handled."""
-    begin: int
-    end: int
-    committed: int = -1
+    settled: int
+    """The offset before which every dead letter has been handled."""
+    others: Mapping[str, int]
+    """The same for other destinations, by topic."""
+    span: Span
+    committed: int
     """The committed offset of the last replay, which may have read further; -1 if there was none."""
 
     @classmethod
-    def of(
-        cls, destination: str, committed: CommittedOffset | None, at: tuple[Partition, int, Watermarks]
-    ) -> Remainder:
-        """Return what earlier replays have left; `at` is the partition, the first wanted offset, and the watermarks."""
-        partition, wanted, watermarks = at
+    def of(cls, destination: str, committed: CommittedOffset | None, wanted: Span, log_start: int) -> Remainder:
+        """Return what earlier replays have left of the wanted offsets."""
         version, *words = (committed.metadata if committed else "").split() or [""]
         known = dict(word.partition("=")[::2] for word in words) if version == VERSION else {}
-        settled = {topic: offset for topic, text in known.items() if (offset := whole_number(text)) is not None}
-        settled[destination] = max(watermarks.log_start, settled.get(destination, 0))
-        begin, end = max(wanted, settled[destination]), watermarks.last_stable
-        return cls(partition, destination, settled, begin, end, committed.offset if committed else -1)
-
-    @property
-    def length(self) -> int:
-        return max(0, self.end - self.begin)
+        others = {topic: offset for topic, text in known.items() if (offset := whole_number(text)) is not None}
+        settled = max(log_start, others.pop(destination, 0))
+        span = Span(max(wanted.begin, settled), wanted.end)
+        return cls(destination, settled, others, span, committed.offset if committed else -1)
 
     @property
     def first_left(self) -> int | None:
         """The first offset that may be unhandled but is not read; None if all are read."""
-        settled = self.settled[self.destination]
-        return settled if settled < self.begin else None
+        return self.settled if self.settled < self.span.begin else None
 
     def metadata(self, settled: int) -> str:
         """Return a position's metadata: where the next replay into each destination has to start."""
-        others = [item for item in self.settled.items() if item[0] != self.destination]
-        words = (f"{topic}={offset}" for topic, offset in [*others[1 - DESTINATIONS :], (self.destination, settled)])
-        return " ".join((VERSION, *words))
+        latest = [*self.others.items()][1 - DESTINATIONS :]
+        return " ".join((VERSION, *(f"{topic}={offset}" for topic, offset in [*latest, (self.destination, settled)])))
 
 
 class ReplayLedger:
@@ -95,43 +85,46 @@ class ReplayLedger:
     What replays have done: which dead letters they handled, and which records have a line in the destination.
 
     Records are told apart by topic id, too: a topic that was created again has other records at the same offsets. An
-    unknown id counts as the same topic.
+    unknown id counts as the same topic. An entry is a number in a set or a dict, because there may be millions.
     """
 
     def __init__(self, topic: str, destination: str) -> None:
         self.place = Partition(topic, 0)
         self._destination = destination
-        self._replays: dict[str, dict[str, int]] = defaultdict(dict)
-        """The highest handled replay count of each record, by topic id."""
-        self._cleansed: dict[str, set[str]] = defaultdict(set)
+        self._replays: dict[str, dict[str, dict[int, int]]] = defaultdict(lambda: defaultdict(dict))
+        """The highest handled replay count of each offset, by partition and topic id."""
+        self._cleansed: dict[str, dict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
 
     def read(self, record: Record) -> None:
         """Read a record of the ledger's topic; up to 0.2 keys have no topic id and values end with a timestamp."""
         which, _, destination = (record.key or b"").decode(errors="replace").partition(">")
         source, _, topic_id = which.partition("#")
+        partition, _, at = source.rpartition("@")
+        offset = whole_number(at)
         replays = whole_number((record.value or b"").decode(errors="replace").partition(" ")[0])
-        if replays is None:
+        if replays is None or offset is None:
             return
         if not destination:
-            self._replays[source][topic_id] = replays
+            self._replays[partition][topic_id][offset] = replays
         elif destination == self._destination:
-            self._cleansed[source].add(topic_id)
+            self._cleansed[partition][topic_id].add(offset)
 
     def holds(self, waiting: Waiting) -> bool:
         """Whether an earlier replay handled this dead letter or wrote its line."""
-        origin = waiting.letter.origin
-        handled = (replays for each, replays in self._replays.get(origin, {}).items() if waiting.is_of(each))
-        is_cleansed = any(waiting.is_of(each) for each in self._cleansed.get(origin, ()))
-        return is_cleansed or max(handled, default=-1) >= waiting.replays
+        partition, offset = str(waiting.record.partition), waiting.record.offset
+        counts = (each for id_, each in self._replays.get(partition, {}).items() if waiting.is_of(id_))
+        cleansed = (each for id_, each in self._cleansed.get(partition, {}).items() if waiting.is_of(id_))
+        handled = max((each.get(offset, -1) for each in counts), default=-1)
+        return any(offset in each for each in cleansed) or handled >= waiting.replays
 
     def failed(self, waiting: Waiting) -> tuple[Partition, OutgoingRecord]:
         """Note that a dead letter failed again; return the ledger record to write."""
-        self._replays[waiting.letter.origin][waiting.letter.topic_id] = waiting.replays
+        self._replays[str(waiting.record.partition)][waiting.letter.topic_id][waiting.record.offset] = waiting.replays
         return self._entry(waiting, "")
 
     def cleansed(self, waiting: Waiting) -> tuple[Partition, OutgoingRecord]:
         """Note that a dead letter's line is written; return the ledger record to write."""
-        self._cleansed[waiting.letter.origin].add(waiting.letter.topic_id)
+        self._cleansed[str(waiting.record.partition)][waiting.letter.topic_id].add(waiting.record.offset)
         return self._entry(waiting, f">{self._destination}")
 
     def _entry(self, waiting: Waiting, destination: str) -> tuple[Partition, OutgoingRecord]:

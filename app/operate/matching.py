@@ -7,22 +7,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from app.errors import WinnowError
 from app.headers import REPLAYS, SOURCE, TOPIC_ID, Headers, origin_of, ours, whole_number
-from app.model import Partition
+from app.model import Partition, topic_id_of, topics_differ
 from app.operate.dead_letters import Letter
-from app.operate.expected import (
-    FILTERED,
-    JUDGED,
-    LETTER,
-    LETTER_KEPT,
-    LINE,
-    LINE_KEPT,
-    NAMED,
-    ORIGINAL,
-    REJECT,
-    REPLAYED,
-    Expected,
-    Origin,
-)
+from app.operate.expected import Expected, Mark, Origin
 from app.operate.findings import BY_THE_TOPICS, Defect, Finding, again, shown, str_of
 from app.operate.ranges import Range, Routing, Why
 from app.records import Fate, OutgoingRecord, Record
@@ -43,7 +30,7 @@ class Matching:
 
     Args:
         times: every line with a timestamp between these must have a record; None in a sample, where most have none.
-        sources: all source partitions, even if nothing of them is judged.
+        sources: all source partitions that share sink partitions, even if nothing of them is judged.
     """
 
     def __init__(
@@ -51,9 +38,9 @@ class Matching:
         ranges: Mapping[Partition, Range],
         routing: Routing,
         times: tuple[int, float] | None,
-        sources: Collection[Partition] = (),
+        sources: Collection[Partition],
     ) -> None:
-        self._sources = sources
+        self.sources = sources
         self.ranges = ranges
         self.routing = routing
         self._times = times
@@ -69,9 +56,9 @@ class Matching:
         self.latest: dict[tuple[Partition, int], tuple[int, Origin]] = {}
         """By compacted partition and key hash: the offset of the latest output, and its source record."""
         self.surplus: defaultdict[int, list[Record]] = defaultdict(list)
-        """By hash: lines without a known record, or more lines than records."""
-        self._kept = 0
-        """How many lines `surplus` holds or held."""
+        """By hash: lines without a known record, or more lines than records; MOST_STRANGE of both at most."""
+        self._strange: Counter[bool] = Counter()
+        """How many such lines there are, by whether they are like a known record."""
         self.orphans: list[tuple[Origin, Record]] = []
         """Lines and dead letters that name a record of the range that was not read."""
         self.instead: dict[int, Record] = {}
@@ -91,9 +78,11 @@ class Matching:
         for fate in fates:
             record = fate.record
             judged = record.offset in self.ranges[record.partition]
-            marks = (JUDGED if judged else 0) | (REJECT if fate.reason else 0) | (FILTERED if fate.filtered else 0)
-            marks |= LINE_KEPT if routing.keeps(routing.sink, record.timestamp) else 0
-            marks |= LETTER_KEPT if routing.keeps(routing.dead_letters, record.timestamp) else 0
+            marks = Mark.JUDGED if judged else 0
+            marks |= Mark.REJECT if fate.reason else 0
+            marks |= Mark.FILTERED if fate.filtered else 0
+            marks |= Mark.LINE_KEPT if routing.keeps(routing.sink, record.timestamp) else 0
+            marks |= Mark.LETTER_KEPT if routing.keeps(routing.dead_letters, record.timestamp) else 0
             new = self.expected.add(Origin(record.partition, record.offset), self.content_of(fate), marks)
             self.judged += new and judged
             self.filtered += bool(new and judged and fate.filtered)
@@ -103,7 +92,7 @@ class Matching:
     def content_of(self, fate: Fate) -> int:
         written = fate.written
         if fate.filtered:
-            return hash((fate.filtered, FILTERED))
+            return hash((fate.filtered, Mark.FILTERED))
         if fate.reason:
             return hash((fate.reason, written.key, written.value))
         has_time = written.timestamp > 0 and not self.routing.sink.append_time  # 0 and none are written as "now"
@@ -115,12 +104,12 @@ class Matching:
 
     @property
     def lacks_letters(self) -> bool:
-        return any(marks & (JUDGED | REJECT | LETTER) == JUDGED | REJECT for marks in self.expected.marks)
+        reject = Mark.JUDGED | Mark.REJECT
+        return any(marks & (reject | Mark.LETTER) == reject for marks in self.expected.marks)
 
     @property
     def lacks_lines(self) -> bool:
-        outcome = REJECT | LINE | REPLAYED | LETTER | FILTERED
-        return any(marks & JUDGED and not marks & outcome for marks in self.expected.marks)
+        return any(marks & Mark.JUDGED and not marks & (Mark.REJECT | Mark.OUTCOME) for marks in self.expected.marks)
 
     def letter(self, record: Record) -> None:
         if (found := origin_of(record.headers)) is None:
@@ -136,16 +125,16 @@ class Matching:
                 self.orphans.append((origin, record))
                 self.refuse_too_much(len(self.orphans))
         elif put_back:  # a replay wrote it again
-            marks[row] |= LETTER
-        elif marks[row] & ORIGINAL:
+            marks[row] |= Mark.LETTER
+        elif marks[row] & Mark.ORIGINAL:
             self._note(row, Finding(Defect.DOUBLED, origin, str_of(record), "another dead letter of the same record"))
         else:
-            marks[row] |= LETTER | ORIGINAL
-            if marks[row] & LINE:
+            marks[row] |= Mark.LETTER | Mark.ORIGINAL
+            if marks[row] & Mark.LINE:
                 self._note_both(row, record)
             content = hash((letter.reason, record.key, record.value))
-            right = content == self.expected.content(row) if marks[row] & REJECT else letter.reason in BY_THE_TOPICS
-            if not right:
+            same, by_the_topics = content == self.expected.contents[row], letter.reason in BY_THE_TOPICS
+            if not (same if marks[row] & Mark.REJECT else by_the_topics):
                 self.letters[row] = letter
                 self.refuse_too_much(len(self.letters))
 
@@ -157,40 +146,41 @@ class Matching:
         elif replayed and self._is_of_another_topic(record, origin):
             return
         elif (row := self.expected.row(origin)) is not None:
-            self._named_line(record, row, REPLAYED if replayed else LINE)
+            self._named_line(record, row, Mark.REPLAYED if replayed else Mark.LINE)
         elif self._is_judged(origin):
             self.orphans.append((origin, record))
             self.refuse_too_much(len(self.orphans))
-        elif not replayed and (not self.routing.sink.append_time or self._is_beyond(origin)):
+        elif not replayed and self._is_beyond(origin):
             self._keep(record)
 
     def _named_line(self, record: Record, row: int, mark: int) -> None:
         """Match a line that names its record; a replay's lines may come late and in any order."""
         marks = self.expected.marks
-        if marks[row] & NAMED or not (self._is_free(row) or self._reassign(row)):
+        if marks[row] & Mark.NAMED or not (self._is_free(row) or self._reassign(row)):
             self._note(row, again(self.expected.origin(row), record))
             return
-        if mark == LINE and marks[row] & LETTER:
+        if mark == Mark.LINE and marks[row] & Mark.LETTER:
             self._note_both(row, record)
-        marks[row] |= mark | NAMED
-        if not (marks[row] & REJECT and mark == REPLAYED) and self.expected.content(row) not in self._contents(record):
+        marks[row] |= mark | Mark.NAMED
+        accepted_since = marks[row] & Mark.REJECT and mark == Mark.REPLAYED
+        if not accepted_since and self.expected.contents[row] not in self._contents(record):
             self.instead[row] = record
             self.refuse_too_much(len(self.instead))
-        if mark == LINE:
+        if mark == Mark.LINE:
             self._judge_order(record, row)
 
     def _reassign(self, row: int) -> bool:
         """Reassign a record's nameless line to another record with the same hash; return whether that is possible."""
-        marks, content = self.expected.marks, self.expected.content(row)
+        marks, content = self.expected.marks, self.expected.contents[row]
         free = [each for each in self.expected.rows(content) if self._is_free(each)]
         if free:
-            marks[min(free, key=lambda each: marks[each] & LETTER)] |= LINE
+            marks[min(free, key=lambda each: marks[each] & Mark.LETTER)] |= Mark.LINE
         elif self.routing.sink.append_time:  # the line was matched by text alone
             self.known_by_text -= 1
             self.not_judged[Why.UNNAMED] += 1
         else:
             return False
-        marks[row] &= ~LINE
+        marks[row] &= ~Mark.LINE
         return True
 
     def _contents(self, record: Record) -> Sequence[int]:
@@ -201,9 +191,9 @@ class Matching:
     def _nameless_line(self, record: Record) -> None:
         for without_time, content in enumerate(self._contents(record)):
             if (row := self._choose(content, record.partition)) is not None:
-                if self.expected.marks[row] & LETTER:
+                if self.expected.marks[row] & Mark.LETTER:
                     self._note_both(row, record)
-                self.expected.marks[row] |= LINE
+                self.expected.marks[row] |= Mark.LINE
                 self.known_by_text += without_time
                 if not (without_time or self.expected.is_ambiguous(content)):
                     self._judge_order(record, row)
@@ -223,24 +213,30 @@ class Matching:
                     self._taken[content] = number + 1
                 continue
             source, offset = self.expected.origin(row)
-            has_letter = bool(self.expected.marks[row] & LETTER)
+            has_letter = bool(self.expected.marks[row] & Mark.LETTER)
             if not has_letter and offset > self._last.get((source, place), (-1, -1))[0]:
                 return row
-            if best is None or (self.expected.marks[best] & LETTER and not has_letter):
+            if best is None or (self.expected.marks[best] & Mark.LETTER and not has_letter):
                 best = row
         return best
 
     def _is_free(self, row: int) -> bool:
-        return not self.expected.marks[row] & (LINE | REPLAYED)
+        return not self.expected.marks[row] & (Mark.LINE | Mark.REPLAYED)
 
     def _keep(self, record: Record) -> None:
-        """Keep a line without a record if it must have one."""
+        """Keep a line without a record if it must have one: a record outside the range may explain it."""
         time = None if self.routing.sink.append_time else record.timestamp
         content = self._content(record.partition, record, time)
-        if self._is_asked_for(record) or next(self.expected.rows(content), None) is not None:
-            self.surplus[content].append(record)
-            self._kept += 1
-            self.refuse_too_much(self._kept)
+        is_alike = next(self.expected.rows(content), None) is not None
+        if is_alike or self._is_asked_for(record):
+            self._strange[is_alike] += 1
+            if self._strange[is_alike] <= MOST_STRANGE:
+                self.surplus[content].append(record)
+
+    @property
+    def too_many(self) -> int:
+        """How many lines without a record are not kept, so nothing is known of them."""
+        return sum(max(0, count - MOST_STRANGE) for count in self._strange.values())
 
     def _is_asked_for(self, record: Record) -> bool:
         return self._times is not None and self._times[0] <= record.timestamp < self._times[1]
@@ -248,8 +244,8 @@ class Matching:
     def _is_of_another_topic(self, record: Record, origin: Origin) -> bool:
         """Whether a line or dead letter is of a deleted topic with the same name; an unknown id matches any."""
         judged = self.ranges.get(origin.partition)
-        topic_id = ours(record.headers).get(TOPIC_ID, "")
-        return judged is not None and "" not in (topic_id, judged.topic_id) and topic_id != judged.topic_id
+        topic_id = topic_id_of(ours(record.headers).get(TOPIC_ID, ""))
+        return judged is not None and topics_differ(topic_id, judged.topic_id)
 
     def _is_judged(self, origin: Origin) -> bool:
         return origin.partition in self.ranges and origin.offset in self.ranges[origin.partition]
@@ -257,7 +253,7 @@ class Matching:
     def _is_beyond(self, origin: Origin) -> bool:
         """Whether a line names an unknown partition, or a record after the range that may not exist."""
         known = self.ranges.get(origin.partition)
-        return origin.partition not in self._sources if known is None else origin.offset >= known.end
+        return origin.partition not in self.sources if known is None else origin.offset >= known.end
 
     def _judge_order(self, record: Record, row: int) -> None:
         origin = self.expected.origin(row)
@@ -289,7 +285,7 @@ class Matching:
             self.latest[which] = max(self.latest.get(which, latest), latest)
 
     def _note(self, row: int, finding: Finding) -> None:
-        if self.expected.marks[row] & JUDGED:
+        if self.expected.marks[row] & Mark.JUDGED:
             self.findings.append(finding)
             self.refuse_too_much(len(self.findings))
 

@@ -12,13 +12,13 @@ from app.model import SOURCE_KEY, Guarantee, Plugin
 from app.offsets import registry as stores
 from app.offsets.contract import StoreContext, is_local
 from app.offsets.failures import UnknownStore
+from app.secrets import hidden, without_secrets
 from parsers import registry as parsers
 from parsers.contract import Parser
 from parsers.errors import ParserOptionError, UnknownParser
 from parsers.filters import LineFilter
 from parsers.keys import pattern_of
 
-PARSER, STORE, MIRRORS = ("parser",), ("offsets", "store"), ("offsets", "mirrors")
 # Nothing connects while the configuration is read, so no group and cluster are needed.
 NOWHERE = StoreContext("none", {"bootstrap.servers": "none"})
 
@@ -42,7 +42,13 @@ def _said(tree: Tree, keys: Keys, problem: str) -> str:
 
 
 def _parser_fits(tree: Tree, name: str) -> Iterator[str]:
-    return _problems(tree, PARSER, f"parser {name}", lambda: parsers.problems(name, _options_of_the_parser(tree)))
+    def problems() -> list[tuple[str, str]]:
+        options = _options_of_the_parser(tree)
+        # Nobody knows which options of an own parser are secrets, and its errors may quote them.
+        secrets = () if name in parsers.PARSERS.built_in else hidden(name, options)
+        return [(option, without_secrets(problem, secrets)) for option, problem in parsers.problems(name, options)]
+
+    return _problems(tree, ("parser",), f"parser {name}", problems)
 
 
 def _has_the_key(tree: Tree, name: str, key: str) -> Iterator[str]:
@@ -83,25 +89,22 @@ def _options(written: Mapping[Any, Any], declared: tuple[str, ...] = ("name",)) 
 
 def _store_fits(tree: Tree, name: str, guarantee: Guarantee) -> Iterator[str]:
     store = _store(tree, name)
-    problems = list(_problems_of_a_store(tree, STORE, store))
+    problems = list(_problems_of_a_store(tree, ("offsets", "store"), store))
     yield from problems
     if problems or guarantee is not Guarantee.EXACTLY_ONCE:
         return
     if not stores.open_store(store, NOWHERE).transactional:
-        where = tree.at("offsets.store.name")
-        yield (
-            f"offsets.store.name is {name}, which cannot join Kafka's transactions: "
-            f"set delivery.guarantee to at-least-once, or offsets.store.name to kafka{where}"
-        )
+        cure = f"set delivery.guarantee to at-least-once, or offsets.store.name to kafka{tree.at('offsets.store.name')}"
+        yield f"offsets.store.name is {name}, which cannot join Kafka's transactions: {cure}"
 
 
-def _mirrors_fit(tree: Tree, store: str) -> Iterator[str]:
-    """Check each mirror that has a name; other rules refuse the rest."""
-    known = [_store(tree, store)]
+def _mirrors_fit(tree: Tree, store: str, sink_kafka: Mapping[str, str]) -> Iterator[str]:
+    """Check each mirror that has a name; other rules refuse the rest. With `sink.kafka`, one more is implied."""
+    known = [_store(tree, store), *([Plugin("kafka")] if sink_kafka else [])]
     mirrors = (tree.values.get("offsets") or {}).get("mirrors")
     for number, written in enumerate(mirrors if isinstance(mirrors, list) else ()):
         if isinstance(written, dict) and isinstance(written.get("name"), str):
-            mirror, place = Plugin(written["name"], _options(written)), (*MIRRORS, number)
+            mirror, place = Plugin(written["name"], _options(written)), ("offsets", "mirrors", number)
             yield from list(_problems_of_a_store(tree, place, mirror)) or _unsuited(tree, place, mirror, known)
             known.append(mirror)
 
@@ -122,9 +125,10 @@ def _store(tree: Tree, name: str) -> Plugin:
 
 
 PARSER_FITS = Rule(("parser.name",), _parser_fits)
-FILTERS_FIT = Rule(("parser.name", "filter"), _filters_fit)
-KEY_FITS = Rule(("parser.name", "sink.key"), _has_the_key)
-STORES_FIT = (
+PLUGINS_FIT = (
+    PARSER_FITS,
+    Rule(("parser.name", "sink.key"), _has_the_key),
+    Rule(("parser.name", "filter"), _filters_fit),
     Rule(("offsets.store.name", "delivery.guarantee"), _store_fits),
-    Rule(("offsets.store.name",), _mirrors_fit),
+    Rule(("offsets.store.name", "sink.kafka"), _mirrors_fit),
 )

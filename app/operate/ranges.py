@@ -7,14 +7,14 @@ import random
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
-from itertools import chain
 from typing import Any, NamedTuple
 
+from app.errors import ConfigError
 from app.model import CommittedOffset, Destination, Partition, Watermarks
 from app.operate.lag import PartitionLag
-from app.operate.reading import Span, span_between
+from app.operate.reading import FirstOffsets, Offsets, Span, span_between
 
 MARGIN = 2_000
 """How many more records are read on each side of the judged ones: their lines may be in between."""
@@ -34,6 +34,7 @@ class Why(StrEnum):
     COMPACTED = "compacted"
     OPEN = "open transaction"
     UNNAMED = "unnamed"
+    TOO_MANY = "too many"
 
 
 CURES = {
@@ -42,6 +43,7 @@ CURES = {
     Why.OTHER_LOG: "see `winnow lag`, and audit again when the service reads the partition",
     Why.NOT_DONE: "audit again when `winnow lag` shows that the service has caught up",
     Why.OPEN: "see `winnow transactions ls`",
+    Why.TOO_MANY: "audit less with --to, or use --sample",
 }
 
 
@@ -92,30 +94,27 @@ class Range:
             yield Span(begin, end)
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+Chosen = tuple[dict[Partition, Range], list[LeftOut]]
+"""The range to judge of each source partition, and what must be left out."""
+
+
+class Asked(NamedTuple):
     """The times to audit in milliseconds, the last one perhaps open, and Kafka's answers about them."""
 
     since: int
     until: int | None
-    begins: Mapping[Partition, int | None]
-    """The first offset at or after `since`; None if no record is that late."""
-    ends: Mapping[Partition, int | None]
-    """The same for `until`; empty without one."""
-    first: Mapping[Partition, int | None]
-    """The first offset with a record; None if there is none."""
-    deleted_before: Mapping[str, int | None] = field(default_factory=dict)
+    begins: FirstOffsets
+    """At or after `since`."""
+    ends: FirstOffsets
+    """At or after `until`; empty without one."""
+    first: FirstOffsets
+    """Of all."""
+    deleted_before: Mapping[str, int | None] = {}
     """By topic, a time that all records deleted by retention are older than; None if unknown."""
 
 
-def ranges(
-    found: Collection[PartitionLag], later: Mapping[Partition, CommittedOffset], asked: Asked
-) -> tuple[dict[Partition, Range], list[LeftOut]]:
-    """
-    Return the range to judge of each source partition, and what must be left out.
-
-    `found` has the committed offsets, which show what is done; `later` the same, read after the ends of the sink.
-    """
+def ranges(found: Collection[PartitionLag], later: Offsets, asked: Asked) -> Chosen:
+    """Choose what is done by the committed offsets in `found`; `later` has those read after the ends of the sink."""
     judged: dict[Partition, Range] = {}
     left_out: list[LeftOut] = []
     nowhere = all(at.offset is None for at in found)
@@ -127,7 +126,7 @@ def ranges(
                 left_out.append(LeftOut(Why.NO_OFFSET, at.partition, wanted.length))
             continue
         reached = max(at.offset, later.get(at.partition, at.committed or CommittedOffset(0)).offset)
-        done, leaves = _done(at, wanted, asked, reached)
+        done, leaves = _done(at, watermarks, wanted, asked, reached)
         left_out += leaves
         known_to = reached if asked.until is None else min(reached, done.end + MARGIN)
         known = Span(max(watermarks.log_start, done.begin - MARGIN), max(done.end, known_to))
@@ -148,23 +147,17 @@ def _readable(
             yield at, at.watermarks
 
 
-def _done(at: PartitionLag, wanted: Span, asked: Asked, reached: int) -> tuple[Span, list[LeftOut]]:
-    """
-    Return the part of the wanted offsets that the service has done, and what is left out.
-
-    `reached` is the latest offset that is known of it.
-    """
-    assert at.watermarks is not None  # the caller has checked
-    assert at.offset is not None
-    # Where the group's work began, or somebody has set its offset since; 0 if unknown, as in foreign metadata.
-    begun, first = at.metadata.since, asked.first.get(at.partition)
+def _done(at: PartitionLag, marks: Watermarks, wanted: Span, asked: Asked, reached: int) -> tuple[Span, list[LeftOut]]:
+    """Return what the service, which has reached this offset at least, has done of the wanted, and what is left out."""
+    assert at.offset is not None  # the caller has checked
+    begun, first = at.begun, asked.first.get(at.partition)
     begin = min(max(wanted.begin, begun), wanted.end)
-    deleted = at.watermarks.log_start - begun if first is None or wanted.begin <= first else 0
+    deleted = marks.log_start - begun if first is None or wanted.begin <= first else 0
     before = asked.deleted_before.get(at.partition.topic)
     if first is None and before is not None and asked.since >= before:  # no record has arrived since long before
         deleted = 0
     # Records behind an open transaction of the source may be that early, too.
-    last = at.watermarks.high_watermark if asked.ends.get(at.partition) is None else wanted.end
+    last = marks.high_watermark if asked.ends.get(at.partition) is None else wanted.end
     # Up to now, the end is what a working service is about to do. One that has reached nothing of it may be dead.
     undone = last - max(begin, at.offset) if asked.until is not None or reached <= begin else 0
     counts = {Why.BEFORE_GROUP: begin - wanted.begin, Why.EXPIRED: deleted, Why.NOT_DONE: undone}
@@ -172,16 +165,11 @@ def _done(at: PartitionLag, wanted: Span, asked: Asked, reached: int) -> tuple[S
     return Span(begin, end), [LeftOut(why, at.partition, count) for why, count in counts.items() if count > 0]
 
 
-def newest(
-    found: Collection[PartitionLag],
-    later: Mapping[Partition, CommittedOffset],
-    begins: Mapping[Partition, int | None],
-    most: int,
-) -> tuple[dict[Partition, Range], list[LeftOut]]:
+def newest(found: Collection[PartitionLag], later: Offsets, begins: FirstOffsets, most: int) -> Chosen:
     """
-    Return the last offsets that are done of each source partition, at most this many; otherwise as `ranges`.
+    Choose the last offsets that are done of each partition, at most this many and none before its begin.
 
-    `begins` has the earliest offset to judge; None if no record is that late. Partitions without one are left out.
+    Partitions without a begin are left out. `later` was read after the ends of the output.
     """
     judged: dict[Partition, Range] = {}
     left_out: list[LeftOut] = []
@@ -190,7 +178,7 @@ def newest(
         if at.offset is None or first is None:
             continue
         end = min(at.offset, watermarks.last_stable)
-        begin = max(first, log_start, at.metadata.since, end - most)
+        begin = max(first, log_start, at.begun, end - most)
         if begin < end:
             known_to = later.get(at.partition, CommittedOffset(end)).offset
             known = Span(max(log_start, begin - MARGIN), max(end, min(known_to, end + MARGIN)))
@@ -267,18 +255,20 @@ def together(routing: Routing, sources: Collection[Partition]) -> list[list[Part
 
 
 def packed(groups: Sequence[Sequence[Partition]], sizes: Mapping[Partition, int], most: int) -> list[list[Partition]]:
-    """Join groups of at most this many records together, because each comparison reads the output topics again."""
+    """
+    Join groups while they have at most this many records, as each comparison reads the output topics again.
+
+    Raises ConfigError if one group alone has more.
+    """
     packs: list[list[Partition]] = []
     size = most
     for group in groups:
-        more = sum(sizes.get(each, 0) for each in group)
+        if (more := sum(sizes.get(each, 0) for each in group)) > most:
+            msg = f"{more} records share sink partitions and must be compared together, but at most {most} can be: "
+            raise ConfigError((f"{msg}narrow the range with --from and --to, or use --sample",))
         if not packs or size + more > most:
             packs.append([])
             size = 0
         packs[-1] += group
         size += more
     return packs
-
-
-def distinct(partitions: Iterable[Sequence[Partition]]) -> list[Partition]:
-    return sorted(set(chain.from_iterable(partitions)))

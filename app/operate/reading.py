@@ -6,10 +6,14 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from typing import NamedTuple, Protocol, TypeVar
 
 from app.errors import Unreachable
-from app.model import Partition, Watermarks
+from app.model import CommittedOffset, Partition, Watermarks
 from app.records import Fate, Record
 
 T = TypeVar("T")
+Offsets = Mapping[Partition, CommittedOffset]
+"""The committed offsets of some partitions."""
+FirstOffsets = Mapping[Partition, int | None]
+"""The first offset of each partition at or after a time; None if no record is that late."""
 
 
 class Reader(Protocol):
@@ -42,18 +46,16 @@ class Span(NamedTuple):
         return max(0, self.end - self.begin)
 
 
-def read(reader: Reader, spans: Mapping[Partition, Span]) -> Iterator[list[Record]]:
-    """Yield the records of these spans, reading all partitions in parallel."""
-    starts, ends = ({partition: span[side] for partition, span in spans.items()} for side in (0, 1))
-    return filter(None, reader.batches(starts, ends))
-
-
-def advancing(
-    batches: Iterable[list[Record]], spans: Mapping[Partition, Span], advance: Callable[[int], object]
+def read(
+    reader: Reader, spans: Mapping[Partition, Span], advance: Callable[[int], object] = lambda _: None
 ) -> Iterator[list[Record]]:
-    """Yield the records of these spans; `advance` receives how many offsets are passed, those without a record, too."""
-    at = {each: span.begin for each, span in spans.items()}
-    for records in batches:
+    """
+    Yield the records of these spans, reading all partitions in parallel.
+
+    `advance` receives how many offsets are passed, those without a record, too.
+    """
+    at, ends = ({partition: span[side] for partition, span in spans.items()} for side in (0, 1))
+    for records in filter(None, reader.batches(dict(at), ends)):
         yield records
         now = {each.partition: each.offset + 1 for each in records}
         advance(sum(offset - at[each] for each, offset in now.items()))

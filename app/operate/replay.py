@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Mapping
 from concurrent.futures import wait
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from app.config import Config
 from app.driver.clients import Clients
 from app.driver.starting_offsets import is_of_another
 from app.driver.task_config import task_config
 from app.errors import ConfigError, NotUsable, Unreachable
-from app.model import NOBODY, Assignment, CommittedOffset, Guarantee, OffsetRange, Outcome, Partition, Plugin, Receipt
+from app.model import NOBODY, Assignment, Guarantee, OffsetRange, Outcome, Partition, Plugin, Receipt
 from app.offsets.contract import StoreContext
 from app.offsets.registry import open_store
 from app.operate.lag import PartitionLag, offsets_of
-from app.operate.reading import span_between, whole
+from app.operate.reading import FirstOffsets, Offsets, span_between, whole
 from app.runtime import REAL
 from app.topics import OwnTopics
 
@@ -47,50 +47,22 @@ def refuse_own_topics(targets: Mapping[str, str], *own: Container[str]) -> None:
         raise ConfigError(tuple(problems))
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """The part of one source partition to replay; `committed` is the position of earlier attempts."""
+class Part(NamedTuple):
+    """The part of one source partition to replay; `left` is what earlier attempts have left of it."""
 
-    partition: Partition
     begin: int
     end: int
-    committed: CommittedOffset | None
-    topic_id: str
-    log_start: int
+    left: OffsetRange
     expired: bool = False
     """Whether retention may have deleted records of the range."""
     hidden: int = 0
     """How many offsets behind an open transaction of the source may belong to the range."""
 
-    @property
-    def start(self) -> int:
-        """
-        Where to resume: at the position, or at the beginning of the log if retention has passed it.
-
-        A position in a deleted topic of that name does not count.
-        """
-        if self.committed is None or is_of_another(self.committed, self.topic_id):
-            return self.begin
-        return max(self.committed.offset, self.log_start)
-
-    @property
-    def range(self) -> OffsetRange:
-        committed = None if self.committed is None else self.committed.offset
-        return OffsetRange(self.partition, committed, self.start, self.end, self.topic_id, self.log_start)
-
 
 def parts(
-    found: Collection[PartitionLag],
-    positions: Mapping[Partition, CommittedOffset],
-    begins: Mapping[Partition, int | None],
-    ends: Mapping[Partition, int | None],
-    firsts: Mapping[Partition, int | None],
+    found: Collection[PartitionLag], positions: Offsets, begins: FirstOffsets, ends: FirstOffsets, firsts: FirstOffsets
 ) -> list[Part]:
-    """
-    Return the parts of the source partitions between two times, without those that had no record then.
-
-    `begins`, `ends` and `firsts` are the first offsets at or after each time, and of all; None if there is none.
-    """
+    """Return the parts of the partitions between two times, if they had a record then; `firsts` is of all times."""
     chosen = []
     for at in found:
         if (marks := at.watermarks) is None:
@@ -100,9 +72,12 @@ def parts(
         expired = marks.log_start > 0 and begin <= first
         hidden = marks.high_watermark - marks.last_stable if ends[at.partition] is None else 0
         if begin < end or expired or hidden:
-            done = positions.get(at.partition)
-            end = max(begin, end)
-            chosen.append(Part(at.partition, begin, end, done, at.topic_id, marks.log_start, expired, hidden))
+            start, end, done = begin, max(begin, end), positions.get(at.partition)
+            if done is not None and not is_of_another(done, at.topic_id):  # not of a deleted topic of that name
+                start = max(done.offset, marks.log_start)  # retention may have passed it
+            committed = None if done is None else done.offset
+            left = OffsetRange(at.partition, committed, start, end, at.topic_id, marks.log_start)
+            chosen.append(Part(begin, end, left, expired, hidden))
     return chosen
 
 
@@ -110,9 +85,7 @@ class Replay:
     """
     A replay between two times in milliseconds, exactly once, in a group and into topics of its own.
 
-    Raises:
-        ConfigError: it would write to one of the service's topics.
-        Unreachable: a partition does not answer.
+    Raises ConfigError if it would write to one of the service's topics, Unreachable if a partition does not answer.
     """
 
     def __init__(
@@ -139,12 +112,12 @@ class Replay:
         whole(partitions, {each.partition: each for each in found if each.watermarks is not None})
         begins, ends, firsts = (whole(partitions, clients.topics.offsets_at(partitions, each)) for each in (*times, 0))
         self.parts = parts(found, self._store.load(partitions, stable=False), begins, ends, firsts)
-        self._left = [each for each in self.parts if each.start < each.end]
+        self._left = [each.left for each in self.parts if each.left.start < each.end]
 
     @property
     def length(self) -> int:
         """How many offsets are left to read."""
-        return sum(each.end - each.start for each in self._left)
+        return sum(max(0, each.end - each.left.start) for each in self.parts)
 
     def carry_out(
         self, work: Callable[[Assignment], list[Receipt]], advance: Callable[[int], object]
@@ -155,10 +128,9 @@ class Replay:
         if self._clients.placeholders is not None:
             for refusal in self._clients.placeholders.make_room([each.partition for each in self._left]).values():
                 raise refusal
-        ranges = tuple(each.range for each in self._left)
         # A record that the service's tasks have survived must not end the command either.
         deadline = REAL.wall_clock() + AS_LONG_AS_IT_TAKES
-        assignment = Assignment(self.tasks, ranges, AS_LONG_AS_IT_TAKES, deadline, isolate=True)
+        assignment = Assignment(self.tasks, tuple(self._left), AS_LONG_AS_IT_TAKES, deadline, isolate=True)
         working, done = REAL.background(lambda: work(assignment)), 0
         while not wait([working], LOOK_SECONDS).done:
             now = max(done, self._done())
@@ -181,10 +153,10 @@ class Replay:
 def as_json(part: Part, receipt: Receipt | None) -> dict[str, Any]:
     """Return a part's result for `--json`; a part without a receipt was not worked on."""
     return {
-        **part.partition.as_json(),
+        **part.left.partition.as_json(),
         "begin": part.begin,
         "end": part.end,
-        "position": part.start if receipt is None else receipt.end,
+        "position": part.left.start if receipt is None else receipt.end,
         "in": receipt.records if receipt else 0,
         "out": receipt.out if receipt else 0,
         "dead_letters": dict(receipt.dead) if receipt else {},

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Sequence
 from enum import StrEnum
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 from app.config import Config
 from app.cures import RESTART, SHOW_OFFSETS
 from app.driver.clients import Clients
-from app.errors import ConfigError, PartitionError, PartlySet, ServiceRuns, WinnowError
+from app.errors import ConfigError, PartlySet, ServiceRuns
 from app.model import CommittedOffset, Partition, in_ranges, numbers_by_topic
 from app.offsets.contract import is_local
 from app.offsets.metadata import OffsetMetadata
 from app.operate.lag import NO_ANSWER, PartitionLag
+from app.operate.reading import FirstOffsets, Offsets
 from app.operate.running import StoppedService
 
 NO_OFFSET = "the group has no offset in this partition"
@@ -33,21 +34,25 @@ class Goal(StrEnum):
     TIME = "to-datetime"
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(NamedTuple):
     """Where offsets go; the value is an offset, a number of offsets, or milliseconds since the epoch."""
 
     goal: Goal
     value: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Reset:
+class Reset(NamedTuple):
     """A partition's new offset, None if it cannot be set; `note` says why that, or why it differs from the request."""
 
     at: PartitionLag
     offset: int | None
     note: str = ""
+    is_left: bool = False
+    """Whether there is nothing to set, which does not keep the other partitions from being set."""
+
+    @property
+    def is_refused(self) -> bool:
+        return self.offset is None and not self.is_left
 
     @property
     def committed(self) -> CommittedOffset:
@@ -76,11 +81,11 @@ def resets(found: Collection[PartitionLag], target: Target, clients: Clients) ->
     return [_reset(at, target, starts) for at in found]
 
 
-def _reset(at: PartitionLag, target: Target, starts: Mapping[Partition, int | None]) -> Reset:
+def _reset(at: PartitionLag, target: Target, starts: FirstOffsets) -> Reset:
     if at.watermarks is None or (target.goal is Goal.TIME and at.partition not in starts):
         return Reset(at, None, NO_ANSWER)
     if target.goal in (Goal.SHIFT, Goal.CURRENT) and at.offset is None:
-        return Reset(at, None, NO_OFFSET)
+        return Reset(at, None, NO_OFFSET, is_left=target.goal is Goal.CURRENT and at.committed is None)
     if target.goal in (Goal.SHIFT, Goal.CURRENT) and at.is_of_another_log:
         return Reset(at, None, OF_ANOTHER_LOG)
     wanted = {
@@ -108,30 +113,22 @@ def carry_out(planned: Sequence[Reset], clients: Clients, settings: Config, done
     """
     Store the new offsets; call `done` after each.
 
-    Raises:
-        ServiceRuns: the service is running, or has committed since the offsets were read; nothing was changed.
-        PartlySet: some offsets may have been set, and others not.
+    Raises ServiceRuns if the service is running, or has committed since the offsets were read: nothing was changed.
+    Raises PartlySet if some offsets may have been set, and others not.
     """
     service, partitions = StoppedService(settings, clients), [each.at.partition for each in planned]
-    written: dict[Partition, CommittedOffset] = {}
-    begun = False
-    try:
-        with service.changing(clients.offsets, partitions) as written:
-            # Not stable, as the plan was read: where nothing ends a pending offset, no partition could be set.
-            _refuse_outdated(planned, clients.offsets.load(partitions, stable=False))
-            begun = True
-            for each in planned:
-                partition, committed = each.at.partition, each.committed
-                clients.offsets.reset(partition, committed.offset, committed.metadata)
-                written[partition] = committed
-                done()
-    except (WinnowError, KeyboardInterrupt) as error:
-        if written or (begun and isinstance(error, PartitionError | KeyboardInterrupt)):
-            raise _partly_set(partitions, len(written), error) from error
-        raise
+    service.prepare(clients.offsets, partitions)
+    # Not stable, as the plan was read: where nothing ends a pending offset, no partition could be set.
+    _refuse_outdated(planned, clients.offsets.load(partitions, stable=False))
+    with service.changing(clients.offsets, partial(_partly_set, partitions)) as written:
+        for each in planned:
+            partition, committed = each.at.partition, each.committed
+            clients.offsets.reset(partition, committed.offset, committed.metadata)
+            written[partition] = committed
+            done()
 
 
-def _refuse_outdated(planned: Sequence[Reset], now: Mapping[Partition, CommittedOffset]) -> None:
+def _refuse_outdated(planned: Sequence[Reset], now: Offsets) -> None:
     """Refuse a plan for other offsets than those of now: a service that has stopped since moved them."""
     for each in planned:
         if (found := now.get(each.at.partition)) != each.at.committed:
@@ -140,22 +137,16 @@ def _refuse_outdated(planned: Sequence[Reset], now: Mapping[Partition, Committed
             raise ServiceRuns(f"{cause}; nothing was changed", "run it again")
 
 
-def _partly_set(partitions: Sequence[Partition], count: int, error: BaseException) -> PartlySet:
+def _partly_set(partitions: Sequence[Partition], count: int, why: str) -> PartlySet:
     """Return the error if only the first partitions are known to be set. A second shift would move them again."""
-    cause = f"{count} of {len(partitions)} offsets were set, then {str(error) or 'it was interrupted'}"
+    cause = f"{count} of {len(partitions)} offsets were set, then {why}"
     rest = f", at most {options(partitions[count:])}" if count < len(partitions) else ""
-    return PartlySet(
-        cause, f"see {SHOW_OFFSETS}; any goal can be repeated, but --shift-by only for what is not set{rest}"
-    )
+    cure = f"see {SHOW_OFFSETS}; any goal can be repeated, but --shift-by only for what is not set{rest}"
+    return PartlySet(cause, cure)
 
 
 def chosen(wanted: Sequence[str], partitions: Collection[Partition]) -> list[Partition]:
-    """
-    Return the partitions named as `TOPIC[:PARTITIONS]`, such as `raw-logs` or `raw-logs:0,3-5`; all if none is named.
-
-    Raises:
-        ValueError: a topic or partition does not exist.
-    """
+    """Return the partitions named as `TOPIC[:PARTITIONS]`, or all; raise ValueError if a named one does not exist."""
     if not wanted:
         return sorted(partitions)
     return sorted({each for text in wanted for each in _named(text, partitions)})
@@ -175,14 +166,17 @@ def _named(text: str, partitions: Collection[Partition]) -> list[Partition]:
         raise ValueError(f"{topic!r} is not a source topic; the source topics are: {topics}")
     if not colon:
         return sorted(known)
-    named = [Partition(topic, number) for part in numbers.split(",") for number in _numbers(part)]
-    if missing := sorted(set(named) - known):
-        raise ValueError(f"{missing[0]} does not exist: {topic} has {len(known)} partitions")
+    named = []
+    for each in (Partition(topic, number) for part in numbers.split(",") for number in _numbers(part)):
+        if each not in known:  # at once: a slip may name billions
+            raise ValueError(f"{each} does not exist: {topic} has {len(known)} partitions")
+        named.append(each)
     return named
 
 
-def _numbers(part: str) -> range:
+def _numbers(part: str) -> Sequence[int]:
     match = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part)
-    if not match:
+    numbers = range(int(match[1]), int(match[2] or match[1]) + 1) if match else ()
+    if not numbers:
         raise ValueError(f"{part!r} is not a partition or a range: write partitions as 0,3-5")
-    return range(int(match[1]), int(match[2] or match[1]) + 1)
+    return numbers

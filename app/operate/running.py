@@ -1,26 +1,24 @@
-"""
-Checks that the service is stopped before offsets change, because its next commit would silently overwrite them.
-
-Aborts the transactions that a dead service left open.
-"""
+"""Checks that the service is stopped before offsets or transactions change: its next commit would overwrite them."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 
 from app.config import Config
 from app.driver.clients import Clients
-from app.errors import ServiceRuns, Unreachable
+from app.errors import PartitionError, PartlySet, ServiceRuns, Unreachable, WinnowError
 from app.facts import OpenTransaction
 from app.model import NOBODY, CommittedOffset, Guarantee, Owner, Partition, latest, partitions_of
 from app.offsets.contract import OffsetStore
 from app.offsets.metadata import OffsetMetadata
+from app.operate.reading import Offsets
 
 CURE = "stop it, and try again"
-# Brokers abort transactions at their timeout, so an open one began less than two timeouts ago.
-TIMEOUTS = 2
+# Brokers abort transactions at their timeout, so an open one began less than two timeouts ago. But our clock may be
+# ahead, and markers may wait for a leader. Kafka's whole log of transactions may have gigabytes.
+TIMEOUTS = 10
 
 
 class WatchedOffsets:
@@ -55,7 +53,7 @@ class WatchedOffsets:
         """The latest run that committed; NOBODY if no offset names one."""
         return latest([NOBODY, *(OffsetMetadata.of(each).owner for store in self._known for each in store.values())])
 
-    def _load(self) -> list[Mapping[Partition, CommittedOffset]]:
+    def _load(self) -> list[Offsets]:
         return [store.load(self._partitions, stable=False) for store in self._stores]
 
 
@@ -71,15 +69,12 @@ class StoppedService:
         self._clients = clients
         self._sleep = sleep
         self._seconds = clients.timings.signs_of_life(config.commit_interval)
-        self._exactly_once = config.delivery_guarantee is Guarantee.EXACTLY_ONCE
 
     def refuse_running(self, *others: OffsetStore) -> None:
         """
         Watch all partitions for a moment, without disturbing anything, in these stores besides the configured one.
 
-        Raises:
-            ForeignMember: another consumer is a member of the group.
-            ServiceRuns: an offset was committed.
+        Raises ServiceRuns if an offset is committed, ForeignMember if another consumer is a member of the group.
         """
         self._clients.group.refuse_foreign_members()
         commits = WatchedOffsets(self._config, self._clients, *others)
@@ -92,34 +87,43 @@ class StoppedService:
         """
         Abort the transactions that a crash left open, which could move an offset.
 
-        Raises:
-            Unreachable: a partition cannot be fenced; `otherwise` says what follows.
+        Raises Unreachable if a partition cannot be fenced; `otherwise` says what follows.
         """
         if missed := sorted(set(partitions).difference(self._clients.fence.fence(partitions))):
             others = f" (and {len(missed) - 1} more)" if len(missed) > 1 else ""
             cause = f"the transactional id of {missed[0]}{others} could not be fenced, so {otherwise}"
             raise Unreachable(cause, "try again when Kafka is healthy")
 
-    @contextmanager
-    def changing(
-        self, target: OffsetStore, partitions: Collection[Partition], *others: OffsetStore
-    ) -> Iterator[dict[Partition, CommittedOffset]]:
+    def prepare(self, target: OffsetStore, partitions: Collection[Partition], *others: OffsetStore) -> None:
         """
-        Let the caller change the target's offsets, and note them, between two checks for a running service.
+        Refuse a running service, make room for placeholders, and fence what a crash left open.
 
-        Raises:
-            ServiceRuns: an offset was committed before, or overwritten afterwards.
-            ForeignMember: as `refuse_running`.
+        Raises as `refuse_running`, `make_room` and `fence`.
         """
         self.refuse_running(target, *others)
-        if self._clients.placeholders is not None:
-            for refusal in self._clients.placeholders.make_room(partitions).values():
+        if (placeholders := self._clients.placeholders_for(target)) is not None:
+            for refusal in placeholders.make_room(partitions).values():
                 raise refusal
-        if self._exactly_once:
+        if self._config.delivery_guarantee is Guarantee.EXACTLY_ONCE:
             self.fence(partitions, "no offset was changed")
+
+    @contextmanager
+    def changing(
+        self, target: OffsetStore, partly: Callable[[int, str], PartlySet]
+    ) -> Iterator[dict[Partition, CommittedOffset]]:
+        """
+        Let the caller change the target's offsets, and note them; then look whether a service overwrites one.
+
+        After an error that comes when some may have been set, raise what `partly` returns for how many were, and why.
+        """
         written: dict[Partition, CommittedOffset] = {}
-        yield written
-        self._refuse_overwritten(target, written)
+        try:
+            yield written
+            self._refuse_overwritten(target, written)
+        except (WinnowError, KeyboardInterrupt) as error:
+            if not written and not isinstance(error, PartitionError | KeyboardInterrupt):
+                raise
+            raise partly(len(written), str(error) or "it was interrupted") from error
 
     def _refuse_overwritten(self, target: OffsetStore, written: dict[Partition, CommittedOffset]) -> None:
         """Read the new offsets again: a running service that nothing else revealed overwrites them."""
@@ -134,7 +138,7 @@ class StoppedService:
 
 
 def open_transactions(config: Config, since: Callable[[int], list[OpenTransaction]]) -> list[OpenTransaction]:
-    """Return the open transactions, in order; `since` finds those that began after a time in milliseconds."""
+    """Return the open transactions, in order; `since` finds those that changed after a time in milliseconds."""
     return since(round((time.time() - TIMEOUTS * config.transaction_timeout) * 1000))
 
 

@@ -40,34 +40,22 @@ def is_address(url: str) -> bool:
 
 
 def status(url: str, group: str) -> dict[str, Any]:
-    """
-    Return what the service of this group answers.
-
-    Raises:
-        Unreachable: nothing answers.
-        NotUsable: something else answers.
-    """
+    """Return what the group's service answers. Raises Unreachable if nothing answers, NotUsable if another server."""
     if not is_address(url):
         raise NotUsable(f"{url} is not an HTTP address", CURE)
-    document = _document(url.rstrip("/") + PATH)
-    if document.get("version") != VERSION or "now" not in document:
+    opener, place = build_opener(ProxyHandler({})), url.rstrip("/") + PATH  # it is not behind this machine's proxy
+    try:
+        with opener.open(place, timeout=ANSWER_SECONDS) as answer:
+            document = json.loads(answer.read(MOST_BYTES))
+    except HTTPError as error:
+        raise NotUsable(f"{place} answers {error.code}", CURE) from None
+    except OSError as error:
+        reason = error.reason if isinstance(error, URLError) else error  # that of an SSLError is only a code
+        raise Unreachable(f"no service answers at {place} ({reason})", CURE) from None
+    except (HTTPException, ValueError):
+        document = None
+    if not isinstance(document, dict) or document.get("version") != VERSION or "now" not in document:
         raise NotUsable(f"{url} answers with something other than the status of this version's service", CURE)
     if document.get("group") != group:
         raise NotUsable(f"the service of another group answers at {url}", CURE)
     return document
-
-
-def _document(url: str) -> dict[str, Any]:
-    opener = build_opener(ProxyHandler({}))  # the service is not behind the proxy that this machine may have
-    try:
-        with opener.open(url, timeout=ANSWER_SECONDS) as answer:
-            found = json.loads(answer.read(MOST_BYTES))
-    except HTTPError as error:
-        raise NotUsable(f"{url} answers {error.code}", CURE) from None
-    except URLError as error:
-        raise Unreachable(f"no service answers at {url} ({error.reason})", CURE) from None
-    except OSError as error:
-        raise Unreachable(f"no service answers at {url} ({error})", CURE) from None
-    except (HTTPException, ValueError):
-        found = None
-    return found if isinstance(found, dict) else {}

@@ -9,39 +9,25 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
-from app.cures import (
-    ABORT_TRANSACTIONS,
-    ADD_CAPACITY,
-    LOOK_AGAIN,
-    START,
-    TRANSACTIONS,
-    KafkaTools,
-    audit,
-    migrate_offsets,
-)
+from app import cures
+from app.cures import KafkaTools
 from app.driver.diagnostics import Severity
 from app.errors import Leaderless, PartitionError, WinnowError
 from app.facts import OpenTransaction
-from app.model import CommittedOffset, Guarantee, Partition, Watermarks
+from app.model import Guarantee, Partition, Watermarks
 from app.operate.findings import Defect, Finding
 from app.operate.lag import PartitionLag
+from app.operate.reading import Offsets
 from app.status.condition import Condition
 from app.times import time_of
 
 GROUP, SERVICE = "the group", "the service"
-MAX_TRANSACTION_MINUTES = 5
 UPSTREAM_SECONDS = 300.0
 """How long a transaction of the source's producers may stay open, as in the alert WinnowUpstreamTransactionOpen."""
 
 
 class Symptom(NamedTuple):
-    """
-    Something that is wrong.
-
-    Args:
-        where: the partition, topic, store or part of the examination.
-        cure: what mends it; empty if it mends itself.
-    """
+    """Something wrong in a partition, topic, store or part of the examination; it mends itself if `cure` is empty."""
 
     severity: Severity
     what: str
@@ -66,7 +52,7 @@ def of_partitions(found: Iterable[PartitionLag], kafka: KafkaTools) -> Iterator[
         elif at.problem and at.offset is not None:
             # out.of.range says where a service goes on: it is not `error`, which would be its trouble.
             is_lost = at.offset < at.watermarks.log_start
-            cure = f"{LOOK_AGAIN}; {_keep_longer(at, None, kafka)}" if is_lost else LOOK_AGAIN
+            cure = f"{cures.LOOK_AGAIN}; {_keep_longer(at, None, kafka)}" if is_lost else cures.LOOK_AGAIN
             yield Symptom(Severity.WRONG, at.problem, at.partition.at(at.offset), cure)
 
 
@@ -96,33 +82,26 @@ def of_flow(
     before: Collection[PartitionLag], now: Collection[PartitionLag], seconds: float, service: str = ""
 ) -> Iterator[Symptom]:
     """
-    Yield what does not flow, by two looks this many seconds apart.
+    Yield what does not flow, by two looks this many seconds apart; `service` is what is known of one that has answered.
 
     An idle service commits one offset of each task every second. A partition with a problem has its own symptom.
-
-    Args:
-        service: what is known of the service that has answered; empty if none has.
     """
     earlier = {each.partition: each for each in before}
     waiting = [each for each in now if each.lag and not each.problem]
     if all(each.committed == earlier.get(each.partition, each).committed for each in now):
-        yield from _of_silence(waiting, seconds, service, blocked=any(each.problem for each in now))
+        what = f"{service or 'no service works'}: no offset was committed within {seconds:.0f} s"
+        cure = cures.LOOK_AGAIN if service else cures.START
+        if waiting:
+            lag = sum(each.lag or 0 for each in waiting)
+            yield Symptom(Severity.WRONG, f"{what}, and {lag} wait in {len(waiting)} partitions", GROUP, cure)
+        elif not any(each.problem for each in now):
+            yield Symptom(Severity.WARNS, what, GROUP, cure)
         return
     for each in waiting:
         was = earlier.get(each.partition)
         if was is not None and was.lag and was.offset == each.offset:
             what = f"records wait, but its offset has not moved for {seconds:.0f} s"
-            yield Symptom(Severity.WARNS, what, each.partition.at(each.offset), LOOK_AGAIN)
-
-
-def _of_silence(waiting: Sequence[PartitionLag], seconds: float, service: str, *, blocked: bool) -> Iterator[Symptom]:
-    what = f"{service or 'no service works'}: no offset was committed within {seconds:.0f} s"
-    cure = LOOK_AGAIN if service else START
-    if waiting:
-        lag = sum(each.lag or 0 for each in waiting)
-        yield Symptom(Severity.WRONG, f"{what}, and {lag} wait in {len(waiting)} partitions", GROUP, cure)
-    elif not blocked:
-        yield Symptom(Severity.WARNS, what, GROUP, cure)
+            yield Symptom(Severity.WARNS, what, each.partition.at(each.offset), cures.LOOK_AGAIN)
 
 
 def of_readers(
@@ -136,16 +115,14 @@ def of_readers(
     """
     Yield the partitions of the sink and the dead letters whose read_committed readers get nothing.
 
-    Args:
-        perhaps_ours: whether the group may have an open transaction, which a busy service ends within seconds.
+    A transaction may be `perhaps_ours` if the group may have an open one, which a busy service ends within seconds.
     """
     severity = Severity.WARNS if perhaps_ours else Severity.WRONG
     for each, was in sorted(before.items()):
         if each in now and was.high_watermark > was.last_stable == now[each].last_stable:
             what = f"its readers wait: a transaction has been open here for {seconds:.0f} s or more"
-            where = f"--topic {each.topic} --max-transaction-timeout {MAX_TRANSACTION_MINUTES}"
             replays = "a replay's, which it does not list, ends after transaction.timeout, or when the replay goes on"
-            cure = f"see {TRANSACTIONS}; {replays}; if it stays, {kafka.find_hanging(where)}"
+            cure = f"see {cures.TRANSACTIONS}; {replays}; if it stays, {kafka.find_hanging(f'--topic {each.topic}')}"
             yield Symptom(severity, what, each.at(was.last_stable), cure)
 
 
@@ -155,24 +132,17 @@ def of_transactions(found: Iterable[OpenTransaction], timeout: float, now: float
         age = now - each.began / 1000
         if age > timeout:
             what = f"its transaction has been {each.state} for {age:.0f} s, longer than transaction.timeout"
-            cure = ABORT_TRANSACTIONS
-            yield Symptom(Severity.WRONG, what, str(each.source), cure)
+            yield Symptom(Severity.WRONG, what, str(each.source), cures.ABORT_TRANSACTIONS)
 
 
-def of_mirror(
-    store: str,
-    mirror: str,
-    found: Mapping[Partition, CommittedOffset],
-    before: Mapping[Partition, CommittedOffset],
-    after: Mapping[Partition, CommittedOffset],
-) -> Iterator[Symptom]:
+def of_mirror(store: str, mirror: str, found: Offsets, before: Offsets, after: Offsets) -> Iterator[Symptom]:
     """
     Yield the partitions whose offset in a mirror is not the store's, at whatever moment it was read.
 
     `store` and `mirror` are the names that `winnow offsets migrate` takes; the store was read before and after.
     """
     soon = "within one round.interval, or within three with at-least-once"
-    cure = f"a running service corrects it {soon}; if none runs, {migrate_offsets(store, mirror)} --force"
+    cure = f"a running service corrects it {soon}; if none runs, {cures.migrate_offsets(store, mirror)} --force"
     for each, right in sorted(before.items()):
         if right.corrupt:
             continue
@@ -200,11 +170,17 @@ ONLY_ONCE = (Defect.DOUBLED, Defect.OUT_OF_ORDER, Defect.BOTH)
 
 def of_audit(found: Iterable[Finding], guarantee: Guarantee, since: int) -> Iterator[Symptom]:
     """Yield the findings of an audit without the lines that they quote; `since` is in milliseconds since the epoch."""
-    cure = audit(time_of(since))
+    cure = cures.audit(time_of(since))
     for each in found:
         tolerated = guarantee is Guarantee.AT_LEAST_ONCE and each.kind in ONLY_ONCE
         where = each.found_at if each.origin is None else each.origin.partition.at(each.origin.offset)
         yield Symptom(Severity.WARNS if tolerated else Severity.WRONG, DEFECTS[each.kind], where, cure)
+
+
+CONDITIONS: Mapping[str, tuple[Severity, str, str]] = {
+    Condition.STALLED: (Severity.WRONG, "stalled: records wait, but its offset does not move", cures.LOOK_AGAIN),
+    Condition.FALLING_BEHIND: (Severity.WARNS, "falling behind: its lag grows", cures.ADD_CAPACITY),
+}
 
 
 def of_status(document: Mapping[str, Any], kafka: KafkaTools) -> Iterator[Symptom]:
@@ -218,21 +194,14 @@ def of_status(document: Mapping[str, Any], kafka: KafkaTools) -> Iterator[Sympto
         yield Symptom(severity, each["cause"], where, each["cure"])
     looked = document["now"] - (document.get("age") or 0.0)
     for each in document.get("partitions", ()):
-        yield from _of_condition(each)
+        if condition := CONDITIONS.get(each.get("condition")):
+            severity, what, cure = condition
+            yield Symptom(severity, what, str(_partition(each)), cure)
         yield from _of_upstream(each, looked, kafka)
 
 
 def _partition(status: Mapping[str, Any]) -> Partition:
     return Partition(status["topic"], status["partition"])
-
-
-def _of_condition(status: Mapping[str, Any]) -> Iterator[Symptom]:
-    where = str(_partition(status))
-    match status.get("condition"):
-        case Condition.STALLED:
-            yield Symptom(Severity.WRONG, "stalled: records wait, but its offset does not move", where, LOOK_AGAIN)
-        case Condition.FALLING_BEHIND:
-            yield Symptom(Severity.WARNS, "falling behind: its lag grows", where, ADD_CAPACITY)
 
 
 def _of_upstream(status: Mapping[str, Any], looked: float, kafka: KafkaTools) -> Iterator[Symptom]:

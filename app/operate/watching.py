@@ -1,18 +1,18 @@
-"""Looks at the lag again and again in the background: however long Kafka takes, a screen can show what is known."""
+"""Looks at the lag again and again in the background, so that a screen never waits, and the rates between two looks."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, wait
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from app.config import Config
 from app.driver.clients import Ages, Clients
 from app.errors import Unreachable
 from app.model import FirstWaiting, Partition, Pause
-from app.operate.lag import PartitionLag, positions, unread, with_ages
+from app.operate.lag import PartitionLag, positions, severity, unread, with_ages
 from app.runtime import REAL, Runtime
 
 T = TypeVar("T")
@@ -70,10 +70,11 @@ class WatchedLag:
     """
 
     def __init__(self, look: Callable[[], Look], ages: Ages, seconds: float, runtime: Runtime = REAL) -> None:
-        self._ages = ages
         self._runtime = runtime
         self._looks = Repeated(look, seconds, runtime)
-        self._ages_read = Repeated(self._read_ages, math.inf, runtime)
+        self._ages_read = Repeated(
+            lambda: ages.waiting(unread(self.look.found if self.look else ())), math.inf, runtime
+        )
         self._waiting: Mapping[Partition, FirstWaiting] = {}
         self.look: Look | None = None
         self.trouble = ""
@@ -89,10 +90,6 @@ class WatchedLag:
         if self.look is not None and (waiting := self._ages_read.result()) is not None:
             self._waiting = waiting
 
-    def _read_ages(self) -> Mapping[Partition, FirstWaiting]:
-        assert self.look is not None  # the caller has checked
-        return self._ages.waiting(unread(self.look.found))
-
     @property
     def found(self) -> list[PartitionLag]:
         """The partitions, with the ages that are known, at the moment of the look."""
@@ -104,3 +101,71 @@ class WatchedLag:
     def leave(self) -> None:
         self._looks.leave()
         self._ages_read.leave()
+
+
+class Row(NamedTuple):
+    """A partition between two looks; rates are per second, and None before the second one."""
+
+    at: PartitionLag
+    records: float | None
+    dead: float | None
+    closing: float | None
+    """Offsets by which the lag shrinks; negative if it grows."""
+    share: float | None
+    """The percentage of dead letters since its counts began."""
+
+    @property
+    def seconds_to_close(self) -> float | None:
+        return self.at.lag / self.closing if self.at.lag and self.closing and self.closing > 0 else None
+
+    def as_json(self) -> dict[str, Any]:
+        rates = {"records_per_second": self.records, "dead_letters_per_second": self.dead}
+        more = {"dead_letters_percent": self.share, "seconds_to_close": self.seconds_to_close}
+        return self.at.as_json() | rates | more
+
+
+def rows(before: Look | None, now: Look) -> list[Row]:
+    earlier, seconds = ([], 0.0) if before is None else (before.found, now.at - before.at)
+    known = {each.partition: each for each in earlier}
+    return chosen([_row(known.get(each.partition), each, seconds) for each in now.found], "lag")
+
+
+ORDERS: Mapping[str, Callable[[Row], Any]] = {
+    "lag": lambda row: severity(row.at),
+    "age": lambda row: -(row.at.seconds or 0),
+    "records/s": lambda row: -(row.records or 0),
+    "dead letters/s": lambda row: -(row.dead or 0),
+    "name": lambda row: row.at.partition,
+}
+"""What rows can be sorted by: the first is the default, and has the worst first."""
+
+
+def following(order: str) -> str:
+    names = [*ORDERS, *ORDERS]
+    return names[names.index(order) + 1]
+
+
+def chosen(found: Collection[Row], order: str, text: str = "") -> list[Row]:
+    """Return the rows with this text in their partition's name or problem, in whatever case, in an order."""
+    having = (each for each in found if text.lower() in f"{each.at.partition} {each.at.problem}".lower())
+    return sorted(having, key=ORDERS[order])
+
+
+def _row(before: PartitionLag | None, now: PartitionLag, seconds: float) -> Row:
+    metadata = now.metadata
+    counts = metadata.counts
+    share = 100 * counts.dead_total / counts.records if counts.records else None
+    if before is None or seconds <= 0:
+        return Row(now, None, None, None, share)
+    earlier = before.metadata
+    done = counts.since(earlier.counts) if metadata.continues(earlier) else counts  # counts that restarted are all new
+    closing = None if before.lag is None or now.lag is None else (before.lag - now.lag) / seconds
+    return Row(now, done.records / seconds, done.dead_total / seconds, closing, share)
+
+
+def summed(found: Collection[Row]) -> dict[str, float]:
+    return {
+        "lag": sum(each.at.lag or 0 for each in found),
+        "records_per_second": round(sum(each.records or 0 for each in found), 1),
+        "dead_letters_per_second": round(sum(each.dead or 0 for each in found), 1),
+    }

@@ -19,6 +19,7 @@ from app.kafka.clients import TaskClients
 from app.model import Assignment, Receipt
 from app.spark import session
 from app.spark.logs import has_own_log, job_name, json_lines, logged_lines
+from app.watchdog import shown_if_slow
 
 Work = Callable[[Iterable[Assignment]], Iterator[Receipt]]
 
@@ -34,18 +35,15 @@ RESTART = "restart Winnow; it resumes from the committed offsets"
 
 def work(assignments: Iterable[Assignment]) -> Iterator[Receipt]:
     """Process one assignment of a round. Runs in a Python worker of an executor."""
-    for assignment in map(as_attempted, assignments):
-        config, attempt = assignment.config, assignment.attempt
+    context = TaskContext.get()
+    for planned in assignments:
+        attempt = planned.attempt if context is None else planned.attempt._replace(number=context.attemptNumber())
+        assignment, config = replace(planned, attempt=attempt), planned.config
         log.configure(config.log_level, group=config.group, round=attempt.round, task=attempt.task)
         with TaskClients(config, ranges=assignment.ranges, in_use=assignment.takes_over) as clients:
-            yield from task.run(assignment, clients, make_parser(config), seconds_left(assignment))
-
-
-def as_attempted(assignment: Assignment) -> Assignment:
-    """Return an assignment with the number of the current attempt."""
-    context = TaskContext.get()
-    number = 0 if context is None else context.attemptNumber()
-    return replace(assignment, attempt=assignment.attempt._replace(number=number))
+            with shown_if_slow():  # an own parser may hang in __init__, until the driver ends the round
+                parser = make_parser(config)
+            yield from task.run(assignment, clients, parser, seconds_left(assignment))
 
 
 def seconds_left(assignment: Assignment) -> float:
@@ -81,7 +79,6 @@ class SparkRounds:
     def __init__(self, context: SparkContext, work: Work = work) -> None:
         self._context = context
         self._work = work
-        self._number = 0
 
     @property
     def slots(self) -> int:
@@ -102,8 +99,7 @@ class SparkRounds:
         with _spark_answers():
             if self._context._jsc.sc().isStopped():  # noqa: SLF001
                 raise SparkFailed(ENDED, RESTART)
-        self._number += 1
-        return SparkRound(self._context, self._work, assignments, f"winnow-round-{self._number}", lambda: self.slots)
+        return SparkRound(self._context, self._work, assignments, lambda: self.slots)
 
     def stop(self) -> None:
         """
@@ -129,12 +125,13 @@ class SparkRound:
     """A round that runs as a Spark job."""
 
     def __init__(
-        self, context: SparkContext, work: Work, assignments: Sequence[Assignment], group: str, slots: Callable[[], int]
+        self, context: SparkContext, work: Work, assignments: Sequence[Assignment], slots: Callable[[], int]
     ) -> None:
         self._context = context
         self._work = work
         self._assignments = assignments
-        self._group = group
+        self._number = max((assignment.attempt.round for assignment in assignments), default=0)
+        self._group = f"winnow-round-{self._number}"
         self._slots = slots
         self._receipts: list[Receipt] = []
         self._failure: Exception | None = None
@@ -143,10 +140,9 @@ class SparkRound:
         self._thread.start()
 
     def _run(self) -> None:
-        number = max((assignment.attempt.round for assignment in self._assignments), default=0)
         partitions = (each.partition for assignment in self._assignments for each in assignment.ranges)
-        self._context.setJobGroup(self._group, job_name(number, partitions), interruptOnCancel=True)
-        self._context.setLocalProperty("mdc.round", str(number))  # labels Spark's log lines about these tasks
+        self._context.setJobGroup(self._group, job_name(self._number, partitions), interruptOnCancel=True)
+        self._context.setLocalProperty("mdc.round", str(self._number))  # labels Spark's log lines about these tasks
         try:
             tasks = self._context.parallelize(self._assignments, len(self._assignments))
             self._receipts = tasks.mapPartitions(self._work).collect()

@@ -1,15 +1,8 @@
 """
 Commits the offsets of a Structured Streaming query to a consumer group, so that lag tools can see the query.
 
-For users with an existing query; the service itself does not use it. Besides this package it needs PySpark and the
-store's client, for Kafka confluent-kafka:
-
-    listener = OffsetListener("my-query", {"bootstrap.servers": "localhost:9092"})
-    spark.streams.addListener(listener)
-    query.awaitTermination()
-    listener.close()
-
-The query still resumes from its checkpoint alone, so a failure to commit neither stops the query nor slows it down.
+For users with an existing query, as docs/integrations.md shows; the service itself does not use it. The query still
+resumes from its checkpoint alone, so a failure to commit neither stops the query nor slows it down.
 """
 
 from __future__ import annotations
@@ -62,12 +55,7 @@ class OffsetListener(StreamingQueryListener):
     """
 
     def __init__(
-        self,
-        group: str,
-        kafka: Mapping[str, str],
-        *,
-        store: Mapping[str, object] = IN_KAFKA,
-        query: str | None = None,
+        self, group: str, kafka: Mapping[str, str], *, store: Mapping[str, object] = IN_KAFKA, query: str | None = None
     ) -> None:
         options = dict(store)
         plugin = Plugin(str(options.pop("name", "kafka")), options)
@@ -175,18 +163,20 @@ class OffsetSaver:
             return self._failed(error)
         if renews:  # a partition whose renewal fails waits for the next one, so it keeps no `close` waiting
             self._renew_at = self._clock() + RENEW_SECONDS
-        done = [self._save_one(each, offset, stored.get(each)) for each, offset in due.items()]
+        done = [self._save_one(each, offset, stored.get(each), renews=renews) for each, offset in due.items()]
         if all(done) and self._failing:
             self._failing = False
             log.warning("the offsets of the query are saved again")
         return all(done)
 
-    def _save_one(self, partition: Partition, offset: int, stored: CommittedOffset | None) -> bool:
+    def _save_one(self, partition: Partition, offset: int, stored: CommittedOffset | None, *, renews: bool) -> bool:
+        new = CommittedOffset(offset)
         if stored is not None and stored.offset > offset:
             self._say("%s stays at %d, because the query is only at %d", partition, stored.offset, offset)
-        else:
+            new = stored
+        if new is not stored or renews:
             try:
-                self._store.save(partition, offset, "")
+                self._store.save(partition, new.offset, new.metadata)
             except Exception as error:  # noqa: BLE001  # as above
                 return self._failed(error)
         with self._changed:

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from importlib.resources import files
 from pathlib import Path
 
-from app.events import JVM_OUTPUT
+from app.events import Event
 from app.model import Partition, in_ranges, numbers_by_topic
 from app.spark.properties import JAVA_OPTIONS
 
@@ -63,7 +63,7 @@ def _forward(reading: int) -> None:
                 with suppress(OSError):  # as our log does: else the JVM would wait for somebody who reads
                     os.write(STDERR, line)  # not sys.stderr: a daemon thread may hold its lock when the process ends
             elif not line.startswith(EXPECTED):
-                JVM_OUTPUT.log(output=line.decode(errors="backslashreplace").rstrip())
+                Event.JVM_OUTPUT.log(output=line.decode(errors="backslashreplace").rstrip())
 
 
 def job_name(number: int, partitions: Iterable[Partition]) -> str:

@@ -10,7 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 
 from app.errors import SparkFailed
-from app.events import SPARK_PROPERTY_OVERRIDDEN
+from app.events import Event
 from app.secrets import shown_property
 from app.spark.properties import FIXED, JAVA_OPTIONS
 
@@ -83,7 +83,7 @@ def _fix(conf: SparkConf) -> None:
     for name, fixed in FIXED.items():
         found = conf.get(name)
         if found not in (None, fixed.value):
-            SPARK_PROPERTY_OVERRIDDEN.log(property=name, found=found, used=fixed.value, why=fixed.reason)
+            Event.SPARK_PROPERTY_OVERRIDDEN.log(property=name, found=found, used=fixed.value, why=fixed.reason)
         conf.set(name, fixed.value)
 
 

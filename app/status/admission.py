@@ -11,10 +11,10 @@ from __future__ import annotations
 import ipaddress
 import re
 import socket
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from http import HTTPMethod, HTTPStatus
 
-from app.status.answers import TEXT, Answer
+from app.status.answers import Answer
 
 READING = (HTTPMethod.GET, HTTPMethod.HEAD)
 
@@ -23,49 +23,34 @@ _PORT = re.compile(r":\d*$")
 _WITHOUT_A_DOT = re.compile(r"[a-z0-9_-]+")
 
 
-class Admission:
-    """Decides which requests are answered: those to `names`, and to names that always mean this server."""
+def refusal(method: str, hosts: Iterable[str], origins: Iterable[str], names: Container[str]) -> Answer | None:
+    """
+    Return the answer to a refused request; None if the request is allowed.
 
-    def __init__(self, names: Iterable[str]) -> None:
-        self._named = {name.lower() for name in names}
-        self._names = self._named | {socket.gethostname().lower()}
-
-    def refusal(self, method: str, hosts: Iterable[str], origins: Iterable[str]) -> Answer | None:
-        """
-        Return the answer to a refused request; None if the request is allowed.
-
-        A client without a `Host` header is not a browser. `Origin` is the site of the requesting page.
-        """
-        if method not in READING:
-            return _refused(HTTPStatus.METHOD_NOT_ALLOWED, "this server is read-only: use GET or HEAD")
-        asked = [host.strip().lower() for host in hosts]
-        if not all(self._means_us(_name(host)) for host in asked):
-            reason = "unknown host name: use this server's IP address, or add the name to http.allowed.hosts"
-            return _refused(HTTPStatus.MISDIRECTED_REQUEST, reason)
-        if not all(self._is_own(origin.strip().lower(), asked) for origin in origins):
-            return _refused(HTTPStatus.FORBIDDEN, "requests from other sites are not allowed")
-        return None
-
-    def _means_us(self, name: str) -> bool:
-        own = name in self._names or name.endswith(".localhost") or bool(_WITHOUT_A_DOT.fullmatch(name))
-        return own or _is_ip_address(name)
-
-    def _is_own(self, origin: str, asked: Iterable[str]) -> bool:
-        site = origin.partition("://")[2]
-        return site in asked or _name(site) in self._named
+    The server has the `names`, in lower case, besides those that always mean it. A client without a `Host` header is
+    not a browser. `Origin` is the site of the requesting page.
+    """
+    if method not in READING:
+        return Answer.line(HTTPStatus.METHOD_NOT_ALLOWED, "this server is read-only: use GET or HEAD")
+    asked = [host.strip().lower() for host in hosts]
+    if not all(_means_us(_name(host), names) for host in asked):
+        reason = "unknown host name: use this server's IP address, or add the name to http.allowed.hosts"
+        return Answer.line(HTTPStatus.MISDIRECTED_REQUEST, reason)
+    sites = [origin.strip().lower().partition("://")[2] for origin in origins]
+    if not all(site in asked or _name(site) in names for site in sites):
+        return Answer.line(HTTPStatus.FORBIDDEN, "requests from other sites are not allowed")
+    return None
 
 
-def _refused(status: HTTPStatus, reason: str) -> Answer:
-    return Answer(status, TEXT, f"{reason}\n".encode())
+def _means_us(name: str, names: Container[str]) -> bool:
+    ours = name in names or name == socket.gethostname().lower() or name.endswith(".localhost")
+    if ours or _WITHOUT_A_DOT.fullmatch(name):
+        return True
+    try:
+        return bool(ipaddress.ip_address(name.removeprefix("[").removesuffix("]")))
+    except ValueError:
+        return False
 
 
 def _name(host: str) -> str:
     return _PORT.sub("", host)
-
-
-def _is_ip_address(name: str) -> bool:
-    try:
-        ipaddress.ip_address(name.removeprefix("[").removesuffix("]"))
-    except ValueError:
-        return False
-    return True

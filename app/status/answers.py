@@ -5,19 +5,18 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import re
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from http import HTTPStatus
 from importlib.resources import files
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from app.status.document import document, history
 from app.status.health import not_alive, not_ready
-from app.status.metrics import exposition
+from app.status.metrics import CONTENT_TYPE, exposition
 from app.status.snapshot import Snapshot
 
-TEXT = "text/plain; charset=utf-8"
 PAGE_HTML, PAGE_CSS, PAGE_JS = (
     files("app.status").joinpath(f"page.{kind}").read_bytes() for kind in ("html", "css", "js")
 )
@@ -31,17 +30,16 @@ LONG = ("/api/status", "/api/history", "/metrics")
 FRESH_SECONDS = 0.5
 
 
-def _allowed(element: str) -> str:
+def _allowed(element: str, content: bytes) -> str:
     """Return the Content-Security-Policy directive that allows an element of the page, but nothing injected into it."""
-    (content,) = re.findall(rf"<{element}>(.*?)</{element}>".encode(), PAGE, re.DOTALL)
     return f"{element}-src 'sha256-{base64.b64encode(hashlib.sha256(content).digest()).decode()}'"
 
 
 PAGE_POLICY = "; ".join(
     [
         "default-src 'none'",
-        _allowed("script"),
-        _allowed("style"),
+        _allowed("script", PAGE_JS),
+        _allowed("style", PAGE_CSS),
         "connect-src 'self'",
         "img-src data:",
         "base-uri 'none'",
@@ -63,6 +61,10 @@ class Answer(NamedTuple):
     content_type: str
     body: bytes
 
+    @classmethod
+    def line(cls, status: HTTPStatus, text: str) -> Self:
+        return cls(status, "text/plain; charset=utf-8", f"{text}\n".encode())
+
 
 def answer(path: str, snapshot: Snapshot, now: float) -> Answer:
     """Return the response for a path without its query; `now` is in seconds since the epoch."""
@@ -73,13 +75,12 @@ def answer(path: str, snapshot: Snapshot, now: float) -> Answer:
             found = document(snapshot, now) if path == "/api/status" else history(snapshot)
             return Answer(HTTPStatus.OK, "application/json", json.dumps(found).encode())
         case "/metrics":
-            body, content_type = exposition(snapshot, now)
-            return Answer(HTTPStatus.OK, content_type, body)
+            return Answer(HTTPStatus.OK, CONTENT_TYPE, exposition(snapshot, now))
         case "/healthz":
             return _verdict(not_alive(snapshot, now), "alive")
         case "/readyz":
             return _verdict(not_alive(snapshot, now) or not_ready(snapshot), "ready")
-    return Answer(HTTPStatus.NOT_FOUND, TEXT, b"not found; try / /api/status /api/history /metrics /healthz /readyz\n")
+    return Answer.line(HTTPStatus.NOT_FOUND, "not found; try / /api/status /api/history /metrics /healthz /readyz")
 
 
 class Answers:
@@ -101,13 +102,14 @@ class Answers:
             return answer(path, self._snapshot(), self._now())
         with self._writing:
             snapshot, now = self._snapshot(), self._now()
-            of, at, last = self._last.get(path, (None, now, None))
-            if last is None or of is not snapshot or not 0 <= now - at < FRESH_SECONDS:
+            of, at, last = self._last.get(path, (snapshot, now, None))
+            # A heartbeat makes a new snapshot ten times a second, in which nothing else has changed.
+            unchanged = replace(of, alive=snapshot.alive) == snapshot
+            if last is None or not unchanged or not 0 <= now - at < FRESH_SECONDS:
                 last = answer(path, snapshot, now)
                 self._last[path] = snapshot, now, last
             return last
 
 
 def _verdict(trouble: str, well: str) -> Answer:
-    status = HTTPStatus.SERVICE_UNAVAILABLE if trouble else HTTPStatus.OK
-    return Answer(status, TEXT, f"{trouble or well}\n".encode())
+    return Answer.line(HTTPStatus.SERVICE_UNAVAILABLE if trouble else HTTPStatus.OK, trouble or well)

@@ -11,7 +11,6 @@ from app.offsets.metadata import Counts
 from app.offsets.times import TaskTimes
 from app.status.condition import judge, records_per_second
 from app.status.health import not_alive, not_ready, situation
-from app.status.metrics import PARTITIONS
 from app.status.snapshot import VERSION, PartitionStatus, Problem, RoundStatus, Snapshot
 from app.status.window import Moment
 
@@ -77,7 +76,6 @@ def _service(snapshot: Snapshot, now: float) -> Document:
     problem = current.problem
     return current._asdict() | {
         "problem": None if problem is None else _problem(problem, line),
-        "detail": "" if problem is None else problem.detail,
         "advice": _advice(current.cure, line),
     }
 
@@ -97,7 +95,15 @@ def _partition(status: PartitionStatus, snapshot: Snapshot, now: float) -> Docum
     condition, seconds_to_close = judge(status, snapshot)
     return {
         **status.partition.as_json(),
-        **{metric.field: metric.value(status, now) for metric in PARTITIONS if metric.field},
+        "lag": status.lag,
+        "lag_seconds": status.lag_seconds,
+        "retention_margin_seconds": status.retention_margin(now),
+        "lost": status.lost,
+        "fenced": status.fenced,
+        "producers_replaced": status.reopened,
+        "last_commit": status.moved,
+        "committed": status.committed,
+        "high_watermark": status.high_watermark,
         "state": status.state,
         "since": status.since,
         "condition": condition,

@@ -6,6 +6,7 @@ The page, `/api/status`, the probes and `winnow_ready` say it with the same word
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -44,7 +45,7 @@ LEVELS = {
 }
 """The conditions of partitions, the worst first."""
 
-SAFE = {
+SAFE: Mapping[str, str] = {
     Guarantee.EXACTLY_ONCE: "No record is lost or written twice: lines, dead letters and offset share one transaction.",
     Guarantee.AT_LEAST_ONCE: "No record is lost: an offset is saved after its lines. Later lines are written again.",
 }
@@ -62,6 +63,7 @@ class Situation(NamedTuple):
         since: when it began, in seconds since the epoch; None if that is unknown.
         happening: what happens without an operator; empty if that is obvious.
         safe: what is safe meanwhile; empty if nothing is in doubt.
+        detail: what was asked of Kafka when it failed, and the answer.
         cure: what an operator can do; empty if nothing needs to be done.
         problem: its cause; None if nothing is wrong.
     """
@@ -73,6 +75,7 @@ class Situation(NamedTuple):
     since: float | None = None
     happening: str = ""
     safe: str = ""
+    detail: str = ""
     cure: str = ""
     problem: Problem | None = None
 
@@ -96,7 +99,8 @@ def situation(snapshot: Snapshot, now: float) -> Situation:
     """Return what the service does at a time in seconds since the epoch."""
     if not_alive(snapshot, now):
         says, happening = "the driver gives no sign of life", "Tasks may work on until their round ends."
-        return Situation("hangs", Level.BAD, False, says, snapshot.alive, happening, _safe(snapshot), RESTART_PROCESS)
+        safe = SAFE.get(snapshot.about.guarantee, "")
+        return Situation("hangs", Level.BAD, False, says, snapshot.alive, happening, safe, cure=RESTART_PROCESS)
     return _idle(snapshot) or _work(snapshot)
 
 
@@ -105,33 +109,28 @@ def _idle(snapshot: Snapshot) -> Situation | None:
     if snapshot.outage is not None:
         return _outage(snapshot, snapshot.outage)
     if snapshot.paused is not None and snapshot.phase in {Phase.STARTING, Phase.RUNNING}:
-        says = f"paused from {snapshot.paused.by}"
-        since, cure = snapshot.paused.since / 1000, f"to resume, run {RESUME}"
-        return Situation(
-            "paused", Level.WARNING, True, says, since, "Nothing is read until somebody resumes it.", cure=cure
-        )
+        says, since = f"paused from {snapshot.paused.by}", snapshot.paused.since / 1000
+        happening, cure = "Nothing is read until somebody resumes it.", f"to resume, run {RESUME}"
+        return Situation("paused", Level.WARNING, True, says, since, happening, cure=cure)
     if snapshot.stands_by:
         return _stand_by(snapshot)
-    return None if snapshot.phase is Phase.RUNNING else _before_or_after(snapshot)
-
-
-def _before_or_after(snapshot: Snapshot) -> Situation:
+    if snapshot.phase is Phase.RUNNING:
+        return None
     if snapshot.phase is Phase.STARTING:
         return Situation("starting", Level.BUSY, False, f"starting: waits for {snapshot.step}", snapshot.step_since)
-    says = f"the service is {snapshot.phase}"
-    if snapshot.phase is Phase.LEAVING:
-        happening = "It works until another service takes over, or until handover.timeout."
-        return Situation("handing over", Level.BUSY, True, says, happening=happening)
-    return Situation(snapshot.phase, Level.BUSY, False, says)
+    word, happening = snapshot.phase.value, ""
+    if leaving := snapshot.phase is Phase.LEAVING:
+        word, happening = "handing over", "It works until another service takes over, or until handover.timeout."
+    return Situation(word, Level.BUSY, leaving, f"the service is {snapshot.phase}", happening=happening)
 
 
 def _outage(snapshot: Snapshot, outage: Problem) -> Situation:
     happening = "Tasks and driver try again every few seconds, and go on when it responds."
     if snapshot.phase is Phase.STARTING:
         happening = "The start tries again every few seconds, and goes on when it responds."
-    return Situation(
-        "outage", Level.BAD, False, outage.headline, outage.since, happening, _safe(snapshot), outage.cure, outage
-    )
+    safe = SAFE.get(snapshot.about.guarantee, "")
+    says, _, detail = outage.cause.partition(" while ")
+    return Situation("outage", Level.BAD, False, says, outage.since, happening, safe, detail, outage.cure, outage)
 
 
 def _stand_by(snapshot: Snapshot) -> Situation:
@@ -145,7 +144,3 @@ def _work(snapshot: Snapshot) -> Situation:
     found = {judge(each, snapshot).condition for each in snapshot.partitions.values()}
     worst = next((each for each in LEVELS if each in found), Condition.OK)
     return Situation(worst, LEVELS[worst], True, "running")
-
-
-def _safe(snapshot: Snapshot) -> str:
-    return SAFE.get(Guarantee(snapshot.about.guarantee), "") if snapshot.about.guarantee else ""

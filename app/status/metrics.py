@@ -17,31 +17,21 @@ STATES = {state: code for code, state in enumerate(PartitionState)}
 CONDITIONS = {condition: code for code, condition in enumerate(Condition)}
 
 Of = TypeVar("Of")
+Value = TypeVar("Value", float | None, Histogram)
 
 
-class Metric(NamedTuple, Generic[Of]):
+class Metric(NamedTuple, Generic[Of, Value]):
     """
     A metric of each partition, of each task, or of the whole service.
 
     Args:
         name: the exposed name; that of a counter ends in `_total`.
-        meaning: the description for users.
         value: its value at a time in seconds since the epoch; None if it has none now.
-        field: its name in the status document; empty if it is not there.
     """
 
     name: str
     meaning: str
-    value: Callable[[Of, float], float | None]
-    field: str = ""
-
-
-class TimesMetric(NamedTuple):
-    """A histogram of all tasks."""
-
-    name: str
-    meaning: str
-    value: Callable[[TaskTimes], Histogram]
+    value: Callable[[Of, float], Value]
 
 
 class Labelled(NamedTuple):
@@ -68,12 +58,12 @@ DEAD_LETTERS = Labelled(
 FILTERED = Labelled("winnow_filtered_total", "records that filters dropped", ("topic", "partition", "filter"))
 ROUNDS = Labelled("winnow_rounds_total", "finished rounds", ("reason",))
 
-PARTITIONS: Sequence[Metric[PartitionStatus]] = (
+PARTITIONS: Sequence[Metric[PartitionStatus, float | None]] = (
     Metric("winnow_records_in_total", "source records read", lambda p, _: p.counts.records),
     Metric("winnow_records_out_total", "records written to the sink", lambda p, _: p.counts.out),
     Metric("winnow_bytes_in_total", "bytes of source records read", lambda p, _: p.counts.bytes_in),
     Metric("winnow_bytes_out_total", "bytes of records written to the sink", lambda p, _: p.counts.bytes_out),
-    Metric("winnow_lag_offsets", "offsets to read, up to the last stable offset", lambda p, _: p.lag, "lag"),
+    Metric("winnow_lag_offsets", "offsets to read, up to the last stable offset", lambda p, _: p.lag),
     Metric(
         "winnow_lag_to_high_watermark_offsets",
         "offsets to read, up to the high watermark (includes open transactions)",
@@ -83,17 +73,13 @@ PARTITIONS: Sequence[Metric[PartitionStatus]] = (
         "winnow_lag_seconds",
         "age of the first waiting record at the last look; 0 if none was waiting",
         lambda p, _: p.lag_seconds,
-        "lag_seconds",
     ),
     Metric(
         "winnow_retention_margin_seconds",
         "time until retention deletes the first waiting record",
         PartitionStatus.retention_margin,
-        "retention_margin_seconds",
     ),
-    Metric(
-        "winnow_lost_offsets_total", "offsets deleted by retention before they were read", lambda p, _: p.lost, "lost"
-    ),
+    Metric("winnow_lost_offsets_total", "offsets deleted by retention before they were read", lambda p, _: p.lost),
     Metric(
         "winnow_transactions_committed_total",
         "committed transactions; with at-least-once, saved offsets",
@@ -105,23 +91,10 @@ PARTITIONS: Sequence[Metric[PartitionStatus]] = (
         lambda p, _: p.counts.aborted,
     ),
     Metric(
-        "winnow_transactions_fenced_total",
-        "how often another owner took the partition over",
-        lambda p, _: p.fenced,
-        "fenced",
+        "winnow_transactions_fenced_total", "how often another owner took the partition over", lambda p, _: p.fenced
     ),
-    Metric(
-        "winnow_producers_replaced_total",
-        "producers replaced after an error",
-        lambda p, _: p.reopened,
-        "producers_replaced",
-    ),
-    Metric(
-        "winnow_last_commit_timestamp_seconds",
-        "when the committed offset last moved",
-        lambda p, _: p.moved,
-        "last_commit",
-    ),
+    Metric("winnow_producers_replaced_total", "producers replaced after an error", lambda p, _: p.reopened),
+    Metric("winnow_last_commit_timestamp_seconds", "when the committed offset last moved", lambda p, _: p.moved),
     Metric(
         "winnow_open_transaction_age_seconds",
         "age at the last look of an upstream transaction that holds the last stable offset back; 0 if none does",
@@ -134,21 +107,21 @@ PARTITIONS: Sequence[Metric[PartitionStatus]] = (
         lambda p, _: _group_lag(p),
     ),
     Metric("kafka_consumergroup_group_lag_seconds", "same as `winnow_lag_seconds`", lambda p, _: p.lag_seconds),
-    Metric("kafka_consumergroup_group_offset", "the committed offset", lambda p, _: p.committed, "committed"),
-    Metric("kafka_partition_latest_offset", "the high watermark", lambda p, _: p.high_watermark, "high_watermark"),
+    Metric("kafka_consumergroup_group_offset", "the committed offset", lambda p, _: p.committed),
+    Metric("kafka_partition_latest_offset", "the high watermark", lambda p, _: p.high_watermark),
 )
-TASKS: Sequence[Metric[TaskTimes]] = (
+TASKS: Sequence[Metric[TaskTimes, float | None]] = (
     Metric("winnow_task_wait_seconds_total", "time spent waiting for records", lambda t, _: t.waits),
     Metric("winnow_task_parse_seconds_total", "time spent parsing", lambda t, _: t.parse.seconds),
     Metric("winnow_task_produce_seconds_total", "time spent enqueueing lines to send", lambda t, _: t.produce.seconds),
     Metric("winnow_task_commit_seconds_total", "time spent committing", lambda t, _: t.commits),
 )
-TIMES = (
-    TimesMetric("winnow_parse_seconds", "time to parse a chunk of records", lambda t: t.parse),
-    TimesMetric("winnow_produce_seconds", "time to enqueue the lines of a chunk to send", lambda t: t.produce),
-    TimesMetric("winnow_commit_seconds", "time to commit a partition", lambda t: t.commit),
+TIMES: Sequence[Metric[TaskTimes, Histogram]] = (
+    Metric("winnow_parse_seconds", "time to parse a chunk of records", lambda t, _: t.parse),
+    Metric("winnow_produce_seconds", "time to enqueue the lines of a chunk to send", lambda t, _: t.produce),
+    Metric("winnow_commit_seconds", "time to commit a partition", lambda t, _: t.commit),
 )
-SERVICE: Sequence[Metric[Snapshot]] = (
+SERVICE: Sequence[Metric[Snapshot, float | None]] = (
     Metric("winnow_start_timestamp_seconds", "when the service started", lambda s, _: s.started),
     Metric("winnow_alive_timestamp_seconds", "the driver's last heartbeat", lambda s, _: s.alive),
     Metric("winnow_ready", "1 while Kafka responds and rounds run", lambda s, _: int(not not_ready(s))),
@@ -178,33 +151,32 @@ SERVICE: Sequence[Metric[Snapshot]] = (
 )
 
 
-def exposition(snapshot: Snapshot, now: float) -> tuple[bytes, str]:
-    """Return the metrics in Prometheus' text format, and the content type."""
-    return "".join(_lines(snapshot, now)).encode(), CONTENT_TYPE
+def exposition(snapshot: Snapshot, now: float) -> bytes:
+    """Return the metrics in Prometheus' text format."""
+    return "".join(_lines(snapshot, now)).encode()
 
 
 def _lines(snapshot: Snapshot, now: float) -> Iterator[str]:
     service = _labels({"group": snapshot.group})
-    partitions = sorted(snapshot.partitions.items())
     # A thousand partitions have 27,000 samples, so their labels are formatted once.
-    statuses = [(_joined(service, {"topic": at.topic, "partition": at.number}), status) for at, status in partitions]
+    statuses = [(f"{service},{_labels(at.as_json())}", status) for at, status in sorted(snapshot.partitions.items())]
     for metric in PARTITIONS:
         yield from _family(metric, ((at, metric.value(status, now)) for at, status in statuses))
     conditions = ((at, CONDITIONS[judge(status, snapshot).condition]) for at, status in statuses)
     yield from _family(CONDITION, conditions)
     yield from _family(DEAD_LETTERS, _counts(statuses, "reason", lambda counts: counts.dead))
     yield from _family(FILTERED, _counts(statuses, "filter", lambda counts: counts.filtered))
-    endings = ((_joined(service, {"reason": ending.value}), count) for ending, count in snapshot.endings.items())
+    endings = ((f"{service},{_labels({'reason': ending})}", count) for ending, count in snapshot.endings.items())
     yield from _family(ROUNDS, endings)
-    tasks = [(_joined(service, {"task": number}), times) for number, times in sorted(snapshot.tasks.items())]
+    tasks = [(f"{service},{_labels({'task': number})}", times) for number, times in sorted(snapshot.tasks.items())]
     for of_task in TASKS:
         yield from _family(of_task, ((at, of_task.value(times, now)) for at, times in tasks))
     everything = sum(snapshot.tasks.values(), NO_TIME)
-    for times_metric in TIMES:
-        yield from _histogram(times_metric, service, times_metric.value(everything))
+    for histogram in TIMES:
+        yield from _histogram(histogram, service, histogram.value(everything, now))
     for of_service in SERVICE:
         yield from _family(of_service, [(service, of_service.value(snapshot, now))])
-    yield from _family(BUILD, [(_joined(service, snapshot.about.build._asdict()), 1)])
+    yield from _family(BUILD, [(f"{service},{_labels(snapshot.about.build._asdict())}", 1)])
 
 
 def _counts(
@@ -212,37 +184,32 @@ def _counts(
 ) -> Iterator[tuple[str, int]]:
     for labels, status in statuses:
         for name, count in of(status.counts).items():
-            yield _joined(labels, {label: name}), count
+            yield f"{labels},{_labels({label: name})}", count
 
 
-def _histogram(metric: TimesMetric, labels: str, found: Histogram) -> Iterator[str]:
+def _histogram(metric: Metric[TaskTimes, Histogram], labels: str, found: Histogram) -> Iterator[str]:
     counts = (*found.counts, *(0,) * (len(BOUNDS) + 1 - len(found.counts)))
     buckets = [*accumulate(map(float, counts))]
     yield _heading(metric, "histogram")
     for bound, count in zip((*BOUNDS, "+Inf"), buckets, strict=True):
-        yield f"{metric.name}_bucket{_joined(labels, {'le': bound})} {count}\n"
-    yield f"{metric.name}_count{labels} {buckets[-1]}\n{metric.name}_sum{labels} {found.seconds}\n"
+        yield f'{metric.name}_bucket{{{labels},le="{bound}"}} {count}\n'
+    yield f"{metric.name}_count{{{labels}}} {buckets[-1]}\n{metric.name}_sum{{{labels}}} {found.seconds}\n"
 
 
-def _family(metric: Metric[Of] | Labelled, samples: Iterable[tuple[str, float | None]]) -> Iterator[str]:
+def _family(metric: Metric[Of, float | None] | Labelled, samples: Iterable[tuple[str, float | None]]) -> Iterator[str]:
     """Yield a metric's lines; `samples` are labels as they are written, and values."""
     yield _heading(metric, "counter" if metric.name.endswith("_total") else "gauge")
     for labels, value in samples:
         if value is not None:
-            yield f"{metric.name}{labels} {value}\n"
+            yield f"{metric.name}{{{labels}}} {value}\n"
 
 
-def _heading(metric: Metric[Of] | Labelled | TimesMetric, kind: str) -> str:
+def _heading(metric: Metric[Of, Value] | Labelled, kind: str) -> str:
     return f"# HELP {metric.name} {metric.meaning}\n# TYPE {metric.name} {kind}\n"
 
 
 def _labels(labels: Mapping[str, object]) -> str:
-    quoted = ",".join(f'{name}="{_escaped(str(value))}"' for name, value in labels.items())
-    return f"{{{quoted}}}"
-
-
-def _joined(labels: str, more: Mapping[str, object]) -> str:
-    return f"{labels[:-1]},{_labels(more)[1:]}"
+    return ",".join(f'{name}="{_escaped(str(value))}"' for name, value in labels.items())
 
 
 def _escaped(value: str) -> str:

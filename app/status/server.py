@@ -6,17 +6,17 @@ import contextlib
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable, Iterator
 from http import HTTPMethod, HTTPStatus
 from http.client import LineTooLong
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import BinaryIO, Self
+from typing import BinaryIO
 
 from app.errors import NotUsable
-from app.events import STATUS_PAGE_FAILED, STATUS_PAGE_UP
+from app.events import Event
 from app.runtime import REAL, Runtime
-from app.status.admission import READING, Admission
-from app.status.answers import PAGE_POLICY, TEXT, Answer, Answers
+from app.status.admission import READING, refusal
+from app.status.answers import PAGE_POLICY, Answer, Answers
 from app.status.snapshot import Snapshot
 
 # The time limit for a client to send its request and read the response.
@@ -35,51 +35,38 @@ HEADERS = {
 }
 
 
-class StatusServer:
+@contextlib.contextmanager
+def serve(
+    address: str,
+    port: int,
+    snapshot: Callable[[], Snapshot],
+    runtime: Runtime = REAL,
+    allowed_hosts: Iterable[str] = (),
+) -> Iterator[str]:
     """
-    Serves requests while the `with` block runs. Port 0 is any free one.
+    Serve requests while the block runs; yield the page's URL. Port 0 is any free one.
 
     Browsers may use `allowed_hosts`, in addition to the names that always mean this server.
+
+    Raises:
+        NotUsable: the server cannot listen on the address.
     """
-
-    def __init__(
-        self,
-        address: str,
-        port: int,
-        snapshot: Callable[[], Snapshot],
-        runtime: Runtime = REAL,
-        allowed_hosts: Iterable[str] = (),
-    ) -> None:
-        self._address = address
-        self._port = port
-        self._answers = Answers(snapshot, runtime.wall_clock)
-        self._admission = Admission([address, *allowed_hosts])
-        self._server: _Server | None = None
-
-    @property
-    def url(self) -> str:
-        port = self._port if self._server is None else self._server.server_address[1]
-        return f"http://{f'[{self._address}]' if ':' in self._address else self._address}:{port}/"
-
-    def __enter__(self) -> Self:
-        """Start to serve requests. Raises NotUsable if the server cannot listen on the address."""
+    answers, names = Answers(snapshot, runtime.wall_clock), {name.lower() for name in (address, *allowed_hosts)}
+    try:
+        server = _Server(address, port, answers, names)
+    except (OSError, OverflowError) as error:
+        raise NotUsable(
+            f"the status page cannot listen on {address}, port {port} ({error})",
+            "set http.port to a free port or to 0 (any), or disable the page with http.enabled: false",
+        ) from error
+    url = f"http://{f'[{address}]' if ':' in address else address}:{server.server_address[1]}/"
+    with server:
+        threading.Thread(target=server.serve_forever, args=(STOP_SECONDS,), name="winnow-http", daemon=True).start()
         try:
-            self._server = _Server(self._address, self._port, self._answers, self._admission)
-        except (OSError, OverflowError) as error:
-            raise NotUsable(
-                f"the status page cannot listen on {self._address}, port {self._port} ({error})",
-                "set http.port to a free port or to 0 (any), or disable the page with http.enabled: false",
-            ) from error
-        threading.Thread(
-            target=self._server.serve_forever, args=(STOP_SECONDS,), name="winnow-http", daemon=True
-        ).start()
-        STATUS_PAGE_UP.log(url=self.url)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._server is not None:
-            self._server.shutdown()
-            self._server.server_close()
+            Event.STATUS_PAGE_UP.log(url=url)
+            yield url
+        finally:
+            server.shutdown()
 
 
 class _Server(ThreadingHTTPServer):
@@ -93,8 +80,8 @@ class _Server(ThreadingHTTPServer):
     block_on_close = False
     request_queue_size = 128  # with the default of 5, the sixth client of a burst waits a second
 
-    def __init__(self, address: str, port: int, answers: Answers, admission: Admission) -> None:
-        self.answers, self.admission = answers, admission
+    def __init__(self, address: str, port: int, answers: Answers, names: Container[str]) -> None:
+        self.answers, self.names = answers, names
         self._room = threading.Semaphore(MOST_CONNECTIONS)
         self._since: dict[socket.socket, float] = {}
         self._lock = threading.Lock()
@@ -172,20 +159,26 @@ class _Handler(BaseHTTPRequestHandler):
         if not super().parse_request():
             return False
         hosts, origins = (self.headers.get_all(name, []) for name in ("Host", "Origin"))
-        refusal = self.server.admission.refusal(self.command, hosts, origins)
-        if refusal is not None:
-            self._send(refusal)
-        return refusal is None
+        refused = refusal(self.command, hosts, origins, self.server.names)
+        if refused is not None:
+            self._send(refused)
+        return refused is None
 
     def do_GET(self) -> None:
-        self._send(self._answered())
+        path = self.path.partition("?")[0]
+        try:
+            answer = self.server.answers.at(path)
+        except Exception as error:  # noqa: BLE001 - the next request must be answered
+            Event.STATUS_PAGE_FAILED.log(path=path, exc_info=error)
+            answer = Answer.line(HTTPStatus.INTERNAL_SERVER_ERROR, type(error).__name__)
+        self._send(answer)
 
     do_HEAD = do_GET  # noqa: N815  # the name that the base class looks for
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:  # noqa: ARG002  # the base class's
         """Refuse a request in one line that repeats none of its contents."""
         status = HTTPStatus(code)
-        self._send(Answer(status, TEXT, f"{status.phrase}\n".encode()))
+        self._send(Answer.line(status, status.phrase))
 
     def _send(self, answer: Answer) -> None:
         self.send_response(answer.status)
@@ -197,14 +190,6 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != HTTPMethod.HEAD:
             self.wfile.write(answer.body)
-
-    def _answered(self) -> Answer:
-        path = self.path.partition("?")[0]
-        try:
-            return self.server.answers.at(path)
-        except Exception as error:  # noqa: BLE001 - the next request must be answered
-            STATUS_PAGE_FAILED.log(path=path, exc_info=error)
-            return Answer(HTTPStatus.INTERNAL_SERVER_ERROR, TEXT, f"{type(error).__name__}\n".encode())
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # its name in the base class
         """Log no requests: there is one every few seconds."""

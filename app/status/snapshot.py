@@ -115,16 +115,6 @@ class Problem:
         """Return the earlier of two equal problems, because `since` must not move."""
         return before if before is not None and str(before) == str(self) else self
 
-    @property
-    def headline(self) -> str:
-        """What fails, such as `Kafka is not responding`. After ` while `, a cause says what was asked of it."""
-        return self.cause.partition(" while ")[0]
-
-    @property
-    def detail(self) -> str:
-        """What was asked when it failed, and the answer; empty if the headline says all."""
-        return self.cause.partition(" while ")[2]
-
     def __str__(self) -> str:
         where = "" if self.partition is None else self.partition.at(self.offset)
         return ": ".join(part for part in (where, self.cause, self.cure) if part)
@@ -133,27 +123,26 @@ class Problem:
 @dataclass(frozen=True, slots=True)
 class PartitionStatus:
     """
-    The status of one source partition.
+    The status of one source partition. Times are in seconds since the epoch, counts since the service started.
 
     Args:
-        since: when that state began, in seconds since the epoch.
+        since: when that state began.
         next_offset: the next offset to read: the committed one, or else the planned start.
         last_stable: the last stable offset, where committed records end.
         unstable_since: since when a producer's open transaction has held the last stable offset back; None if no
             records wait behind it.
         log_start: the first offset still in the partition.
-        lag: the number of offsets from the next one to the last stable one.
+        lag: offsets from the next one to the last stable one.
         waiting: the first waiting record; None if there is none or it is unknown.
-        lost: how many offsets retention deleted unread since the service started.
+        lost: how many offsets retention deleted unread.
         rate_limit: the current limit in records per second; None if there is none.
-        moved: when the committed offset last moved, in seconds since the epoch; None if it has not.
+        moved: when the committed offset last moved; None if it has not.
         points: its positions in the last minutes, newest last.
-        counts: the counts of its records since the service started.
         skipped: the offsets that `out.of.range` last skipped, as a half-open range.
         rewound: the offsets that `out.of.range` last read again, as a half-open range.
         recovered: the last error that its task recovered from; empty if there was none.
-        reopened: how many producers were replaced since the service started.
-        fenced: how often another owner took it over since the service started.
+        reopened: how many producers were replaced.
+        fenced: how often another owner took it over.
     """
 
     partition: Partition
@@ -242,14 +231,12 @@ class RoundStatus:
 
     Args:
         number: 1 for the first round of this service.
-        began: when it began, in seconds since the epoch.
+        began: in seconds since the epoch.
         slots: how many tasks could run at once.
         partitions: the number of their partitions.
-        lag_before: the lag when it began.
         lost_tasks: how many task attempts have failed.
         ending: why it ends or ended; None while it runs.
         reason: the details of `ending`.
-        killed: whether its tasks had to be killed.
         seconds: its duration; None while it runs.
         counts: the tasks' counts; None while it runs and if they did not report.
     """
@@ -271,15 +258,12 @@ class RoundStatus:
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """
-    The state of the service at one moment.
+    The state of the service at one moment. Times are in seconds since the epoch.
 
     Args:
-        at: the moment, in seconds since the epoch.
         alive: the last heartbeat; newer than `at` if nothing has changed since.
         looked: when the offsets were last read from Kafka; None before the first time.
-        started: when the service started, in seconds since the epoch.
-        step: what the start waits for.
-        step_since: when that step began, in seconds since the epoch.
+        step_since: when the start began to wait for `step`.
         cause: why it is stopping; empty while it runs.
         round: the last round; None before the first.
         ended: the last finished rounds, newest last.
@@ -327,13 +311,9 @@ class Snapshot:
     @property
     def problems(self) -> list[Problem]:
         """All current problems, the service's own first."""
+        mend = "repair its store; the flow continues"
         of_mirrors = (
-            Problem(
-                f"mirror {each.name} fails: {each.error}",
-                "repair its store; the flow continues",
-                each.since,
-                warns=True,
-            )
+            Problem(f"mirror {each.name} fails: {each.error}", mend, each.since, warns=True)
             for each in self.mirrors
             if each.error
         )

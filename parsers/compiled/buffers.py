@@ -1,51 +1,42 @@
-"""The addresses of an Arrow array's buffers, as kernels take a batch. Needs no Numba."""
+"""The buffers of Arrow arrays, as kernels take and fill them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, cast
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 
-@dataclass(frozen=True, slots=True)
-class Buffers:
+def addresses(values: pa.BinaryArray) -> tuple[int, int, int, int]:
     """
-    The addresses and sizes of one binary array. The array must outlive this object.
+    Return where the values are, as kernels take an array, without copying. The array must outlive the addresses.
 
-    Args:
-        values: the address of the bytes of all rows, or 0 if the array has no such buffer.
-        offsets: the address of the first row's offset; each offset has four bytes.
-        validity: the address of the validity bitmap, or 0 if no row is null.
-        first: the index of the first row's bit in the validity bitmap.
-        total: the number of rows.
-        size: the size of the array in bytes, offsets included.
+    They are: the address of the bytes of all rows, or 0 if there is no such buffer; the address of the first row's
+    offset, each of which has four bytes; the address of the validity bitmap, or 0 if no row is null; and the index of
+    the first row's bit there.
     """
+    validity, offsets, texts = values.buffers()
+    return (
+        texts.address if texts else 0,
+        offsets.address + 4 * values.offset if offsets else 0,
+        validity.address if validity and values.null_count else 0,
+        values.offset,
+    )
 
-    values: int
-    offsets: int
-    validity: int
-    first: int
-    total: int
-    size: int
 
-    @classmethod
-    def of(cls, lines: pa.BinaryArray) -> Buffers:
-        """Look up the addresses without copying."""
-        validity, offsets, values = lines.buffers()
-        return cls(
-            values=values.address if values else 0,
-            offsets=offsets.address + 4 * lines.offset if offsets else 0,
-            validity=validity.address if validity and lines.null_count else 0,
-            first=lines.offset,
-            total=len(lines),
-            size=lines.nbytes,
-        )
+def gathered(
+    spans: NDArray[np.int64], valid: NDArray[np.bool_] | None = None, *, trimmed: bool = False
+) -> pa.BinaryArray:
+    """Copy the texts between these addresses, null if not `valid`; without blanks around them if `trimmed`."""
+    from parsers.compiled import kernels  # needs Numba, as every caller does
 
-    @property
-    def batch(self) -> tuple[int, int, int, int, int]:
-        """The first arguments of a kernel that reads the rows."""
-        return self.values, self.offsets, self.validity, self.first, self.total
+    out = pa.allocate_buffer(int((spans[:, 1] - spans[:, 0]).sum()) + kernels.SLACK)
+    offsets = pa.allocate_buffer(4 * (len(spans) + 1))
+    kernels.gather(spans, int(trimmed), out.address, offsets.address)
+    validity = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little").tobytes())
+    return cast("pa.BinaryArray", pa.Array.from_buffers(pa.binary(), len(spans), [validity, offsets, out]))
 
 
 def as_binary(lines: pa.Array[Any] | pa.ChunkedArray[Any]) -> pa.BinaryArray:

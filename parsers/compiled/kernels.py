@@ -1,6 +1,6 @@
 """
-The compiled loops: `cleanse_marked` and `cleanse_cells` for lines; `marked` and `members` find fields; `column` copies
-one; `bodies` and `gather` serve Flume's events.
+The compiled loops: `cleanse_marked` and `cleanse_cells` for lines; `marked`, `groups` and `members` find fields;
+`bodies` and `headers` open Flume's events; `gather` copies what was found.
 
 They take the buffers of Arrow arrays by address. A function reads only bytes from its `begin` or `at` up to its `end`,
 the address after the last byte; it loads several bytes at once only if all of them are in between.
@@ -11,19 +11,18 @@ has changed, and checks no other.
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"
 # ruff: noqa: ANN001, ANN201, ANN202, C901, PLR0911, PLR0912, PLR0917, PLR1714, SIM109, SIM110
-# llvmlite has no types, and Numba infers those of kernels. Kernels are written for the machine: long, flat, no sets.
+# llvmlite has no types, and a kernel's are in its signature. Kernels are written for the machine: long, flat, no sets.
 
 from __future__ import annotations
 
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numpy.typing import NDArray
 
-from parsers.compiled.jit import inlined, intrinsic, kernel
+from parsers.compiled.jit import inlined, instruction, kernel
 
 FORMAT, CHECK, ILLEGAL = range(3)
-"""The rules that reject a line; the first column of `rejects`."""
+"""The rules that reject a line; the second column of `rejects`."""
 NOT_EMPTY, DATETIME, IP, PORT, INTEGER, NUMBER, GIVEN = range(7)
 """The checks of a field; the second column of `checks`. The result of a given one comes from the caller."""
 LITERAL, CLEAN, ADDRESS, EXACT, ESCAPED, JSON, JSON_ESCAPED = range(7)
@@ -35,12 +34,17 @@ EVENT, TRUNCATED, LEFTOVER, MALFORMED = range(4)
 SLACK = 64
 """The space that an output buffer needs beyond its capacity, because bytes are copied sixteen at a time."""
 
-_I1, _I8, _I16, _I32, _I64 = (ir.IntType(bits) for bits in (1, 8, 16, 32, 64))
+_I1, _I8, _I32, _I64 = (ir.IntType(bits) for bits in (1, 8, 32, 64))
 _BYTES_16, _BYTES_32, _BYTES_64 = (ir.VectorType(_I8, lanes) for lanes in (16, 32, 64))
 _HIGHEST_PORT = 65535
 MOST_DEPTH = 64
 """How deep a JSON value may be nested."""
 _HIGH_BITS = np.int64(-0x7F7F7F7F7F7F7F80)  # 0x80 in each of eight bytes
+_UPPER, _LOWER = (np.array([*digits], np.uint8) for digits in (b"0123456789ABCDEF", b"0123456789abcdef"))
+_LETTERS = np.full(93, 117, np.uint8)  # what JSON writes after a backslash for a character: a letter, or u and its code
+_LETTERS[[*b'\b\t\n\f\r"\\']] = [*b'btnfr"\\']
+_MEANINGS = np.zeros(256, np.uint8)  # what a letter after a backslash means in JSON, or 0
+_MEANINGS[[*b'btnfr"\\/']] = [*b'\b\t\n\f\r"\\/']
 
 
 # Instructions ---------------------------------------------------------------------------------------------------------
@@ -60,106 +64,71 @@ def _constant(byte, kind):
     return ir.Constant(kind, [byte] * kind.count)
 
 
-@intrinsic
-def byte_at(_context, _address):
-    def build(_target, builder, _signature, args):
-        return builder.zext(_load(builder, args[0], _I8), _I64)
-
-    return types.int64(types.int64), build
+@instruction(types.int64(types.int64))
+def byte_at(builder, address):
+    return builder.zext(_load(builder, address, _I8), _I64)
 
 
-@intrinsic
-def offset_at(_context, _address):
+@instruction(types.int64(types.int64))
+def offset_at(builder, address):
     """Load one of Arrow's 32-bit offsets."""
-
-    def build(_target, builder, _signature, args):
-        return builder.sext(_load(builder, args[0], _I32), _I64)
-
-    return types.int64(types.int64), build
+    return builder.sext(_load(builder, address, _I32), _I64)
 
 
-@intrinsic
-def word_at(_context, _address):
+@instruction(types.int64(types.int64))
+def word_at(builder, address):
     """Load eight bytes."""
-
-    def build(_target, builder, _signature, args):
-        return _load(builder, args[0], _I64)
-
-    return types.int64(types.int64), build
+    return _load(builder, address, _I64)
 
 
-@intrinsic
-def put_byte(_context, _address, _byte):
-    def build(_target, builder, _signature, args):
-        builder.store(builder.trunc(args[1], _I8), builder.inttoptr(args[0], _I8.as_pointer()), align=1)
-        return args[0]
-
-    return types.int64(types.int64, types.int64), build
+@instruction(types.int64(types.int64, types.int64))
+def put_byte(builder, address, byte):
+    builder.store(builder.trunc(byte, _I8), builder.inttoptr(address, _I8.as_pointer()), align=1)
+    return address
 
 
-@intrinsic
-def put_offset(_context, _address, _offset):
-    def build(_target, builder, _signature, args):
-        builder.store(builder.trunc(args[1], _I32), builder.inttoptr(args[0], _I32.as_pointer()), align=1)
-        return args[0]
-
-    return types.int64(types.int64, types.int64), build
+@instruction(types.int64(types.int64, types.int64))
+def put_offset(builder, address, offset):
+    builder.store(builder.trunc(offset, _I32), builder.inttoptr(address, _I32.as_pointer()), align=1)
+    return address
 
 
-@intrinsic
-def copy_16(_context, _to, _source):
-    def build(_target, builder, _signature, args):
-        builder.store(_load(builder, args[1], _BYTES_16), builder.inttoptr(args[0], _BYTES_16.as_pointer()), align=1)
-        return args[0]
-
-    return types.int64(types.int64, types.int64), build
+@instruction(types.int64(types.int64, types.int64))
+def copy_16(builder, to, source):
+    builder.store(_load(builder, source, _BYTES_16), builder.inttoptr(to, _BYTES_16.as_pointer()), align=1)
+    return to
 
 
-@intrinsic
-def same_in_64(_context, _address, _byte):
+@instruction(types.uint64(types.int64, types.int64))
+def same_in_64(builder, address, byte):
     """Load 64 bytes; return a bitmap of those equal to this byte, the first byte in the lowest bit."""
-
-    def build(_target, builder, _signature, args):
-        same = builder.icmp_signed("==", _load(builder, args[0], _BYTES_64), _all_lanes(builder, args[1], _BYTES_64))
-        return builder.bitcast(same, _I64)
-
-    return types.uint64(types.int64, types.int64), build
+    same = builder.icmp_signed("==", _load(builder, address, _BYTES_64), _all_lanes(builder, byte, _BYTES_64))
+    return builder.bitcast(same, _I64)
 
 
-@intrinsic
-def suspect_in_32(_context, _address, _separator):
+@instruction(types.int64(types.int64, types.int64))
+def suspect_in_32(builder, address, separator):
     """Load 32 bytes; return a bitmap of those that are control characters, not ASCII, or the output separator."""
-
-    def build(_target, builder, _signature, args):
-        loaded = _load(builder, args[0], _BYTES_32)
-        low_or_high = builder.icmp_signed("<", loaded, _constant(0x20, _BYTES_32))  # as signed bytes, 0x80-0xFF are low
-        delete = builder.icmp_signed("==", loaded, _constant(0x7F, _BYTES_32))
-        separator = builder.icmp_signed("==", loaded, _all_lanes(builder, args[1], _BYTES_32))
-        return builder.zext(builder.bitcast(builder.or_(builder.or_(low_or_high, delete), separator), _I32), _I64)
-
-    return types.int64(types.int64, types.int64), build
+    loaded = _load(builder, address, _BYTES_32)
+    low_or_high = builder.icmp_signed("<", loaded, _constant(0x20, _BYTES_32))  # as signed bytes, 0x80-0xFF are low
+    delete = builder.icmp_signed("==", loaded, _constant(0x7F, _BYTES_32))
+    separator = builder.icmp_signed("==", loaded, _all_lanes(builder, separator, _BYTES_32))
+    return builder.zext(builder.bitcast(builder.or_(builder.or_(low_or_high, delete), separator), _I32), _I64)
 
 
-@intrinsic
-def special_in_32(_context, _address):
+@instruction(types.int64(types.int64))
+def special_in_32(builder, address):
     """Load 32 bytes; return a bitmap of those that are control characters, a double quote or a backslash."""
-
-    def build(_target, builder, _signature, args):
-        loaded = _load(builder, args[0], _BYTES_32)
-        control = builder.icmp_unsigned("<", loaded, _constant(0x20, _BYTES_32))
-        quote = builder.icmp_signed("==", loaded, _constant(0x22, _BYTES_32))
-        backslash = builder.icmp_signed("==", loaded, _constant(0x5C, _BYTES_32))
-        return builder.zext(builder.bitcast(builder.or_(builder.or_(control, quote), backslash), _I32), _I64)
-
-    return types.int64(types.int64), build
+    loaded = _load(builder, address, _BYTES_32)
+    control = builder.icmp_unsigned("<", loaded, _constant(0x20, _BYTES_32))
+    quote = builder.icmp_signed("==", loaded, _constant(0x22, _BYTES_32))
+    backslash = builder.icmp_signed("==", loaded, _constant(0x5C, _BYTES_32))
+    return builder.zext(builder.bitcast(builder.or_(builder.or_(control, quote), backslash), _I32), _I64)
 
 
-@intrinsic
-def lowest_bit(_context, _bits):
-    def build(_target, builder, _signature, args):
-        return builder.cttz(args[0], ir.Constant(_I1, 1))
-
-    return types.int64(types.uint64), build
+@instruction(types.int64(types.uint64))
+def lowest_bit(builder, bits):
+    return builder.cttz(bits, ir.Constant(_I1, 1))
 
 
 # Text -----------------------------------------------------------------------------------------------------------------
@@ -275,8 +244,10 @@ def is_harmless(begin, end, separator):
 
 
 @inlined
-def hexadecimal(digit):
-    return digit + 48 if digit < 10 else digit + 55
+def put_hexadecimal(to, byte, digits):
+    put_byte(to, digits[byte >> 4])
+    put_byte(to + 1, digits[byte & 15])
+    return to + 2
 
 
 @inlined
@@ -290,9 +261,8 @@ def put_escaped(to, begin, end, row_end, separator):
         while at < end:
             size = harmless(at, end, separator)
             if size == 0:
-                byte = byte_at(at)
                 put_byte(to, 37)
-                to = put_hexadecimal(to + 1, byte)
+                to = put_hexadecimal(to + 1, byte_at(at), _UPPER)
                 at += 1
             elif size == 1:
                 break
@@ -318,27 +288,6 @@ def next_special(at, end):
 
 
 @inlined
-def put_hexadecimal(to, byte):
-    put_byte(to, hexadecimal(byte >> 4))
-    put_byte(to + 1, hexadecimal(byte & 15))
-    return to + 2
-
-
-@inlined
-def short_escape(byte):
-    """Return the letter after the backslash for this control character, or 0 if JSON has no short escape for it."""
-    if byte == 8:
-        return 98
-    if byte == 9:
-        return 116
-    if byte == 10:
-        return 110
-    if byte == 12:
-        return 102
-    return 114 if byte == 13 else 0
-
-
-@inlined
 def put_json(to, begin, end, escaped):
     """Write the inside of a JSON string; return its end, or -1 if the text is not UTF-8 and must not be escaped."""
     at = begin
@@ -354,7 +303,7 @@ def put_json(to, begin, end, escaped):
             size = 1 if byte_at(at) < 128 else sequence(at, part)
             if size == 0:
                 put_byte(to, 37)
-                to = put_hexadecimal(to + 1, byte_at(at))
+                to = put_hexadecimal(to + 1, byte_at(at), _UPPER)
                 at += 1
             for _ in range(size):
                 put_byte(to, byte_at(at))
@@ -363,19 +312,13 @@ def put_json(to, begin, end, escaped):
         if at == end:
             break
         byte = byte_at(at)
-        letter = byte if byte >= 0x20 else short_escape(byte)
         put_byte(to, 92)
-        if letter != 0:
-            put_byte(to + 1, letter)
-            to += 2
-        else:
-            put_byte(to + 1, 117)
-            put_byte(to + 2, 48)
-            put_byte(to + 3, 48)
-            put_byte(to + 4, 48 + (byte >> 4))
-            digit = byte & 15
-            put_byte(to + 5, digit + 48 if digit < 10 else digit + 87)
-            to += 6
+        put_byte(to + 1, _LETTERS[byte])
+        to += 2
+        if _LETTERS[byte] == 117:
+            put_byte(to, 48)
+            put_byte(to + 1, 48)
+            to = put_hexadecimal(to + 2, byte, _LOWER)
         at += 1
     return to
 
@@ -488,9 +431,11 @@ def is_port(begin, end):
 
 @inlined
 def digits_end(at, end):
+    """Return the end of the digits that begin here, or 0 if there are none."""
+    begin = at
     while at < end and is_digit(byte_at(at)):
         at += 1
-    return at
+    return at if at > begin else 0
 
 
 @inlined
@@ -498,30 +443,20 @@ def integer_end(at, end):
     """Return the end of the integer, as JSON writes them, that begins here, or 0."""
     if at < end and byte_at(at) == 45:
         at += 1
-    if at == end or not is_digit(byte_at(at)):
-        return 0
-    return at + 1 if byte_at(at) == 48 else digits_end(at, end)
+    return at + 1 if at < end and byte_at(at) == 48 else digits_end(at, end)
 
 
 @inlined
 def number_end(at, end):
     """Return the end of the number, as JSON writes them, that begins here, or 0."""
     at = integer_end(at, end)
-    if at == 0:
-        return 0
-    if at < end and byte_at(at) == 46:
-        whole = at + 1
-        at = digits_end(whole, end)
-        if at == whole:
-            return 0
-    if at < end and byte_at(at) | 32 == 101:
+    if 0 < at < end and byte_at(at) == 46:
+        at = digits_end(at + 1, end)
+    if 0 < at < end and byte_at(at) | 32 == 101:
         at += 1
         if at < end and (byte_at(at) == 43 or byte_at(at) == 45):
             at += 1
-        whole = at
-        at = digits_end(whole, end)
-        if at == whole:
-            return 0
+        at = digits_end(at, end)
     return at
 
 
@@ -573,26 +508,24 @@ def first_failed(checks, spans):
 
 
 @inlined
-def is_null(validity, number):
-    """Return whether Arrow's validity bitmap, if there is one, marks this place as null."""
-    return validity != 0 and (byte_at(validity + (number >> 3)) >> (number & 7)) & 1 == 0
+def value_at(lines, row):
+    """Return the begin and end of a value. A null is empty."""
+    values, offsets, validity, first = lines
+    begin, end = values + offset_at(offsets + 4 * row), values + offset_at(offsets + 4 * row + 4)
+    place = first + row
+    is_null = validity != 0 and (byte_at(validity + (place >> 3)) >> (place & 7)) & 1 == 0
+    return begin, begin if is_null else end
 
 
 @inlined
-def without_line_end(begin, end):
-    """Return the end of the line without its CR, LF or CRLF."""
+def line_at(lines, row):
+    """Return the begin and end of a line, without its CR, LF or CRLF. A null is an empty line."""
+    begin, end = value_at(lines, row)
     if end > begin and byte_at(end - 1) == 10:
         end -= 1
     if end > begin and byte_at(end - 1) == 13:
         end -= 1
-    return end
-
-
-@inlined
-def line_at(values, offsets, validity, first, row):
-    """Return the begin and end of a line, without its line end. A null is an empty line."""
-    begin, end = values + offset_at(offsets + 4 * row), values + offset_at(offsets + 4 * row + 4)
-    return begin, begin if is_null(validity, first + row) else without_line_end(begin, end)
+    return begin, end
 
 
 @inlined
@@ -632,6 +565,19 @@ def split(begin, end, separator, size, anchor, spans):
     if count < spans.shape[0]:
         spans[count, 0], spans[count, 1] = field, end
     return count + 1
+
+
+@inlined
+def find_marked(begin, end, texts, marker_size, separator_size, anchor, spans):
+    """Find the fields of a marked line; return whether it has as many as `spans`."""
+    return (
+        end > begin
+        and end - begin >= 2 * marker_size
+        and same(begin, texts, marker_size)
+        and same(end - marker_size, texts, marker_size)
+        and split(begin + marker_size, end - marker_size, texts + marker_size, separator_size, anchor, spans)
+        == spans.shape[0]
+    )
 
 
 @inlined
@@ -686,102 +632,67 @@ def accept(rows, out_offsets, state, row, written):
 
 
 @inlined
-def reject(rejects, reject_rows, state, row, code, detail, begin, end):
+def reject(rejects, state, row, rule, detail, begin, end):
     """Add a rejected row with the numbers for its detail, and go on to the next one."""
     number = state[REJECTS]
-    reject_rows[number] = row
-    rejects[number, 0], rejects[number, 1], rejects[number, 2], rejects[number, 3] = code, detail, begin, end
+    rejects[number, 0], rejects[number, 1], rejects[number, 2] = row, rule, detail
+    rejects[number, 3], rejects[number, 4] = begin, end
     state[REJECTS], state[ROW] = number + 1, row + 1
 
 
 @kernel(
-    "void(int64, int64, int64, int64, int64, int64, int64[::1], int64[:, ::1], int64[:, ::1],"
-    " int64, int64, int64, int32[::1], int32[::1], int64[:, ::1], int64[::1])"
+    "void(UniTuple(int64, 4), int64, int64[::1], int64[:, ::1], int64[:, ::1], int64, int64, int64, int32[::1],"
+    " int64[:, ::1], int64[::1])"
 )
-def cleanse_marked(
-    values: int,
-    offsets: int,
-    validity: int,
-    first: int,
-    total: int,
-    texts: int,
-    shape: NDArray[np.int64],
-    checks: NDArray[np.int64],
-    pieces: NDArray[np.int64],
-    out: int,
-    out_offsets: int,
-    capacity: int,
-    rows: NDArray[np.int32],
-    reject_rows: NDArray[np.int32],
-    rejects: NDArray[np.int64],
-    state: NDArray[np.int64],
-) -> None:
+def cleanse_marked(lines, texts, shape, checks, pieces, out, out_offsets, capacity, rows, rejects, state):
     """
     Cleanse marked lines from `state[ROW]` on, until all are done or the next one might not fit into the output.
 
     Args:
-        values, offsets, validity, first, total: the array, as in `parsers.compiled.buffers.Buffers`.
+        lines: the array, as `parsers.compiled.buffers.addresses` returns it.
         texts: the address of the marker, the separator and the output's literals, one after the other.
-        shape: eight numbers: the sizes of the marker and of the separator, the position of the separator's anchor, the
-            number of fields, the output separator, the most repetitions of a field in the output, the most bytes that a
-            byte becomes, and the most bytes written in addition to the fields.
+        shape: seven numbers: the sizes of the marker and of the separator, the position of the separator's anchor, the
+            number of fields, the output separator, the most bytes that a byte of a field becomes in the output, and the
+            most bytes written in addition to the fields.
         checks: a row for each check: field, kind, whether the field is trimmed.
         pieces: a row for each piece of the output: the form; the field, or the position of the literal in `texts`; and
             the size of the literal.
         out: the address of the output's bytes.
         out_offsets: the address of the output's offsets; the first is 0.
         capacity: the capacity of the output in bytes, not counting the `SLACK` behind it.
-        rows: filled with the cleansed rows.
-        reject_rows: filled with the rejected rows.
-        rejects: filled with a row for each of those: the rule; the number of the check or field; and the addresses of
-            the begin and end of the field's text.
+        rows: filled with the cleansed rows; as long as the array.
+        rejects: filled with a row for each rejected row: its number; the rule; the number of the check or field; and
+            the addresses of the begin and end of the field's text.
         state: the row to resume at and the totals so far; updated.
     """
-    marker_size, separator_size, anchor, width = shape[0], shape[1], shape[2], shape[3]
-    output_separator, growth, extra = shape[4], shape[5] * shape[6], shape[7]
-    separator = texts + marker_size
-    spans = np.empty((width, 2), np.int64)
+    marker_size, separator_size, anchor = shape[0], shape[1], shape[2]
+    output_separator, growth, extra = shape[4], shape[5], shape[6]
+    spans = np.empty((shape[3], 2), np.int64)
     written = state[WRITTEN]
     put_offset(out_offsets + 4 * state[ROWS], written)
-    for row in range(state[ROW], total):
-        begin, end = line_at(values, offsets, validity, first, row)
-        if (
-            end == begin
-            or end - begin < 2 * marker_size
-            or not same(begin, texts, marker_size)
-            or not same(end - marker_size, texts, marker_size)
-            or split(begin + marker_size, end - marker_size, separator, separator_size, anchor, spans) != width
-        ):
-            reject(rejects, reject_rows, state, row, FORMAT, 0, 0, 0)
+    for row in range(state[ROW], rows.shape[0]):
+        begin, end = line_at(lines, row)
+        if not find_marked(begin, end, texts, marker_size, separator_size, anchor, spans):
+            reject(rejects, state, row, FORMAT, 0, 0, 0)
             continue
         failed = first_failed(checks, spans)
         if failed < checks.shape[0]:
             field = checks[failed, 0]
-            reject(rejects, reject_rows, state, row, CHECK, failed, spans[field, 0], spans[field, 1])
+            reject(rejects, state, row, CHECK, failed, spans[field, 0], spans[field, 1])
             continue
         if capacity - written < growth * (end - begin) + extra:
             break
         to = write(out + written, texts, pieces, spans, end, output_separator)
         if to < 0:
             field = pieces[-1 - to, 1]
-            reject(rejects, reject_rows, state, row, ILLEGAL, field, spans[field, 0], spans[field, 1])
+            reject(rejects, state, row, ILLEGAL, field, spans[field, 0], spans[field, 1])
             continue
         written = to - out
         accept(rows, out_offsets, state, row, written)
 
 
-@kernel("void(int64, int64, int64, int64, int64, int64, int64[::1], int64[:, :, ::1], uint8[::1])")
-def marked(
-    values: int,
-    offsets: int,
-    validity: int,
-    first: int,
-    total: int,
-    texts: int,
-    shape: NDArray[np.int64],
-    cells: NDArray[np.int64],
-    found: NDArray[np.uint8],
-) -> None:
+@kernel("void(UniTuple(int64, 4), int64, int64[::1], int64[:, :, ::1], uint8[::1])")
+def marked(lines, texts, shape, cells, found):
     """
     Find the fields of marked lines, as `cleanse_marked` does.
 
@@ -789,38 +700,16 @@ def marked(
         cells: filled with the addresses of the begin and end of each field of each row.
         found: filled with 1 for each row whose fields were found, otherwise 0.
     """
-    size, separator = shape[0], texts + shape[0]
-    for row in range(total):
-        begin, end = line_at(values, offsets, validity, first, row)
-        found[row] = (
-            end > begin
-            and end - begin >= 2 * size
-            and same(begin, texts, size)
-            and same(end - size, texts, size)
-            and split(begin + size, end - size, separator, shape[1], shape[2], cells[row]) == shape[3]
-        )
+    for row in range(found.shape[0]):
+        begin, end = line_at(lines, row)
+        found[row] = find_marked(begin, end, texts, shape[0], shape[1], shape[2], cells[row])
 
 
 @kernel(
     "void(int64[:, :, ::1], uint8[::1], uint8[:, ::1], int64, int64[::1], int64[:, ::1], int64[:, ::1],"
-    " int64, int64, int64, int32[::1], int32[::1], int64[:, ::1], int64[::1])"
+    " int64, int64, int64, int32[::1], int64[:, ::1], int64[::1])"
 )
-def cleanse_cells(
-    cells: NDArray[np.int64],
-    found: NDArray[np.uint8],
-    given: NDArray[np.uint8],
-    texts: int,
-    shape: NDArray[np.int64],
-    checks: NDArray[np.int64],
-    pieces: NDArray[np.int64],
-    out: int,
-    out_offsets: int,
-    capacity: int,
-    rows: NDArray[np.int32],
-    reject_rows: NDArray[np.int32],
-    rejects: NDArray[np.int64],
-    state: NDArray[np.int64],
-) -> None:
+def cleanse_cells(cells, found, given, texts, shape, checks, pieces, out, out_offsets, capacity, rows, rejects, state):
     """
     Cleanse lines whose fields were found, as `cleanse_marked` does.
 
@@ -828,13 +717,13 @@ def cleanse_cells(
         cells, found: the fields, as in `parsers.fields.formats.Cells`.
         given: 1 for each row and check of the kind `GIVEN` that the row passes.
     """
-    separator, growth, extra = shape[4], shape[5] * shape[6], shape[7]
+    output_separator, growth, extra = shape[4], shape[5], shape[6]
     spans = np.empty((cells.shape[1], 2), np.int64)
     written = state[WRITTEN]
     put_offset(out_offsets + 4 * state[ROWS], written)
-    for row in range(state[ROW], cells.shape[0]):
+    for row in range(state[ROW], rows.shape[0]):
         if not found[row]:
-            reject(rejects, reject_rows, state, row, FORMAT, 0, 0, 0)
+            reject(rejects, state, row, FORMAT, 0, 0, 0)
             continue
         size = 0
         for field in range(spans.shape[0]):
@@ -847,68 +736,50 @@ def cleanse_cells(
                 break
         if failed < checks.shape[0]:
             field = checks[failed, 0]
-            reject(rejects, reject_rows, state, row, CHECK, failed, spans[field, 0], spans[field, 1])
+            reject(rejects, state, row, CHECK, failed, spans[field, 0], spans[field, 1])
             continue
         if capacity - written < growth * size + extra:
             break
-        to = write(out + written, texts, pieces, spans, 0, separator)
+        to = write(out + written, texts, pieces, spans, 0, output_separator)
         if to < 0:
             field = pieces[-1 - to, 1]
-            reject(rejects, reject_rows, state, row, ILLEGAL, field, spans[field, 0], spans[field, 1])
+            reject(rejects, state, row, ILLEGAL, field, spans[field, 0], spans[field, 1])
             continue
         written = to - out
         accept(rows, out_offsets, state, row, written)
 
 
-@kernel("void(int64[:, :, ::1], uint8[::1], int64, int64, int64, int64)")
-def column(
-    cells: NDArray[np.int64], found: NDArray[np.uint8], field: int, trimmed: int, out: int, out_offsets: int
-) -> None:
+@kernel("void(int64[:, :], int64, int64, int64)")
+def gather(spans, trimmed, out, out_offsets):
     """
-    Copy one field of each row; nothing for a row whose fields were not found.
+    Copy spans one after the other, without the blanks around them if they are `trimmed`.
 
-    The output must have `SLACK` bytes more than the field has.
+    The output must have `SLACK` bytes more than they need.
     """
     to = out
     put_offset(out_offsets, 0)
-    for row in range(cells.shape[0]):
-        if found[row]:
-            begin, end = cells[row, field, 0], cells[row, field, 1]
-            if trimmed:
-                begin, end = trim(begin, end)
-            to = copy(to, begin, end - begin, end)
-        put_offset(out_offsets + 4 * (row + 1), to - out)
+    for number in range(spans.shape[0]):
+        begin, end = spans[number, 0], spans[number, 1]
+        if trimmed:
+            begin, end = trim(begin, end)
+        to = copy(to, begin, end - begin, end)
+        put_offset(out_offsets + 4 * (number + 1), to - out)
 
 
-@kernel(
-    "void(int64, int64, int64, int64, int64, int32[:, ::1], int64[:, ::1], int64[::1], int64[::1],"
-    " int64[:, :, ::1], uint8[::1])"
-)
-def groups(
-    values: int,
-    offsets: int,
-    validity: int,
-    first: int,
-    total: int,
-    steps: NDArray[np.int32],
-    marks: NDArray[np.int64],
-    ends: NDArray[np.int64],
-    fields: NDArray[np.int64],
-    cells: NDArray[np.int64],
-    found: NDArray[np.uint8],
-) -> None:
+@kernel("void(UniTuple(int64, 4), int32[:, ::1], int64[:, ::1], int64[::1], int64[::1], int64[:, :, ::1], uint8[::1])")
+def groups(lines, steps, marks, ends, fields, cells, found):
     """
     Find the groups of a regular expression in lines.
 
     Args:
-        values, offsets, validity, first, total: the array, as in `parsers.compiled.buffers.Buffers`.
+        lines: the array, as for `cleanse_marked`.
         steps, marks, ends: as in `parsers.compiled.one_pass.Automaton`.
         fields: the field of each group.
         cells, found: filled, as by `marked`.
     """
     places = np.empty(2 * fields.shape[0], np.int64)
-    for row in range(total):
-        begin, end = line_at(values, offsets, validity, first, row)
+    for row in range(found.shape[0]):
+        begin, end = line_at(lines, row)
         found[row] = 0
         if end == begin:
             continue
@@ -963,22 +834,6 @@ def hexadecimal_at(at, end):
 
 
 @inlined
-def escape_of(letter):
-    """Return the character that a letter means after a backslash, or 0 if it means none."""
-    if letter == 34 or letter == 92 or letter == 47:
-        return letter
-    if letter == 98:
-        return 8
-    if letter == 102:
-        return 12
-    if letter == 110:
-        return 10
-    if letter == 114:
-        return 13
-    return 9 if letter == 116 else 0
-
-
-@inlined
 def string_end(at, end):
     """Return the closing quote of the JSON string whose text begins here, or 0; and whether the text has escapes."""
     escaped = False
@@ -995,7 +850,7 @@ def string_end(at, end):
         letter = byte_at(at + 1)
         if letter == 117 and hexadecimal_at(at + 2, end) >= 0:
             at += 6
-        elif escape_of(letter) != 0:
+        elif _MEANINGS[letter] != 0:
             at += 2
         else:
             return 0, False
@@ -1007,20 +862,12 @@ def put_character(to, code):
     if code < 0x80:
         put_byte(to, code)
         return to + 1
-    if code < 0x800:
-        put_byte(to, 0xC0 | code >> 6)
-        put_byte(to + 1, 0x80 | code & 63)
-        return to + 2
-    if code < 0x10000:
-        put_byte(to, 0xE0 | code >> 12)
-        put_byte(to + 1, 0x80 | code >> 6 & 63)
-        put_byte(to + 2, 0x80 | code & 63)
-        return to + 3
-    put_byte(to, 0xF0 | code >> 18)
-    put_byte(to + 1, 0x80 | code >> 12 & 63)
-    put_byte(to + 2, 0x80 | code >> 6 & 63)
-    put_byte(to + 3, 0x80 | code & 63)
-    return to + 4
+    size = 2 if code < 0x800 else 3 if code < 0x10000 else 4
+    for i in range(size - 1, 0, -1):
+        put_byte(to + i, 0x80 | code & 63)
+        code >>= 6
+    put_byte(to, 0xF00 >> size | code)  # a one for each byte, a zero, and what is left
+    return to + size
 
 
 @inlined
@@ -1035,7 +882,7 @@ def put_unescaped(to, begin, end):
             break
         letter = byte_at(at + 1)
         if letter != 117:
-            put_byte(to, escape_of(letter))
+            put_byte(to, _MEANINGS[letter])
             to += 1
             at += 2
             continue
@@ -1159,24 +1006,13 @@ def find_members(begin, end, texts, paths, seen, mark, opened, spans, to):
                 seen[path] = mark
 
 
-@kernel("void(int64, int64, int64, int64, int64, int64, int64[:, ::1], int64[:, :, ::1], uint8[::1], int64)")
-def members(
-    values: int,
-    offsets: int,
-    validity: int,
-    first: int,
-    total: int,
-    texts: int,
-    paths: NDArray[np.int64],
-    cells: NDArray[np.int64],
-    found: NDArray[np.uint8],
-    scratch: int,
-) -> None:
+@kernel("void(UniTuple(int64, 4), int64, int64[:, ::1], int64[:, :, ::1], uint8[::1], int64)")
+def members(lines, texts, paths, cells, found, scratch):
     """
     Find members of the JSON objects of lines.
 
     Args:
-        values, offsets, validity, first, total: the array, as in `parsers.compiled.buffers.Buffers`.
+        lines: the array, as for `cleanse_marked`.
         texts: the address of `nulltruefalse` and the names of the paths, one after the other.
         paths: a row for each object and member that is read, the line's own object first: the row of the object around
             it, -1 for the first; the position and size of its name in `texts`; its field, or -1 for an object.
@@ -1185,8 +1021,8 @@ def members(
     """
     seen = np.zeros(paths.shape[0], np.int64)
     opened = np.empty((MOST_DEPTH, 2), np.int64)
-    for row in range(total):
-        begin, end = line_at(values, offsets, validity, first, row)
+    for row in range(found.shape[0]):
+        begin, end = line_at(lines, row)
         found[row] = 0
         if end == begin:
             continue
@@ -1270,29 +1106,19 @@ def body(begin, end, spans, row):
     return EVENT
 
 
-@kernel("int64(int64, int64, int64, int64, int64, int64[:, ::1], uint8[::1])")
-def bodies(
-    values: int,
-    offsets: int,
-    validity: int,
-    first: int,
-    total: int,
-    spans: NDArray[np.int64],
-    kinds: NDArray[np.uint8],
-) -> int:
+@kernel("int64(UniTuple(int64, 4), int64[:, ::1], uint8[::1])")
+def bodies(values, spans, kinds):
     """
     Find the bodies of the values that are Flume events; return how many there are.
 
     Args:
-        values, offsets, validity, first, total: the array, as in `parsers.compiled.buffers.Buffers`.
+        values: the array, as `parsers.compiled.buffers.addresses` returns it.
         spans: filled with the addresses of the begin and end of each body, or of the value itself if it is no event.
         kinds: filled with the kind of each value. Null and empty values are `EVENT`, but not counted in the result.
     """
     events = 0
-    for row in range(total):
-        begin, end = values + offset_at(offsets + 4 * row), values + offset_at(offsets + 4 * row + 4)
-        if is_null(validity, first + row):
-            end = begin
+    for row in range(kinds.shape[0]):
+        begin, end = value_at(values, row)
         spans[row, 0], spans[row, 1] = begin, end
         kinds[row] = EVENT
         if end > begin:
@@ -1301,29 +1127,19 @@ def bodies(
     return events
 
 
-@kernel("void(int64, int64, int64, uint8[::1], uint8[::1], int64[:, ::1], uint8[::1])")
-def headers(
-    values: int,
-    offsets: int,
-    total: int,
-    kinds: NDArray[np.uint8],
-    name: NDArray[np.uint8],
-    spans: NDArray[np.int64],
-    found: NDArray[np.uint8],
-) -> None:
+@kernel("void(UniTuple(int64, 4), uint8[::1], uint8[::1], int64[:, ::1])")
+def headers(values, kinds, name, spans):
     """
     Find one header in every value; of several with its name, the last one counts.
 
     Args:
-        values, offsets, total: the array, as for `bodies`.
-        kinds: the kind of each value, from `bodies`.
+        values, kinds: the array and the kind of each value, as for `bodies`.
         name: the name of the header, in UTF-8.
         spans: filled with the addresses of the begin and end of each header's value, 0 if there is none.
-        found: filled with 1 if there is such a header, otherwise 0.
     """
-    for row in range(total):
-        spans[row, 0], spans[row, 1], found[row] = 0, 0, 0
-        at, end = values + offset_at(offsets + 4 * row), values + offset_at(offsets + 4 * row + 4)
+    for row in range(kinds.shape[0]):
+        spans[row, 0], spans[row, 1] = 0, 0
+        at, end = value_at(values, row)
         if kinds[row] != EVENT:
             continue
         # `bodies` has already read this map: its numbers are valid, and it ends before the value does.
@@ -1337,17 +1153,6 @@ def headers(
                 named = size == name.shape[0] and same(at, name.ctypes.data, size)
                 size, at = number_at(at + size, end)
                 if named:
-                    spans[row, 0], spans[row, 1], found[row] = at, at + size, 1
+                    spans[row, 0], spans[row, 1] = at, at + size
                 at += size
             count, at = number_at(at, end)
-
-
-@kernel("void(int64[:, ::1], int64[::1], int64, int64)")
-def gather(spans: NDArray[np.int64], picked: NDArray[np.int64], out: int, out_offsets: int) -> None:
-    """Copy the spans of the picked rows one after the other. The output must have `SLACK` bytes more than they need."""
-    to = out
-    put_offset(out_offsets, 0)
-    for number in range(picked.shape[0]):
-        begin, end = spans[picked[number], 0], spans[picked[number], 1]
-        to = copy(to, begin, end - begin, end)
-        put_offset(out_offsets + 4 * (number + 1), to - out)

@@ -43,6 +43,9 @@ class FieldParser:
         checks: the checks of fields.
         escape: the fields whose illegal characters are percent-encoded. In any other field they reject the line.
         engine: `compiled`, `plain`, or `auto` for compiled if Numba can be imported and plain if not.
+
+    Raises:
+        ParserOptionError: at least one option is wrong. The message lists every problem.
     """
 
     def __init_subclass__(cls) -> None:
@@ -56,9 +59,13 @@ class FieldParser:
 
     def __init__(self, layout: Layout, engine: Engine, form: Format) -> None:
         self._layout = layout
-        self._form = form
         self._engine = engine
-        self._worker = _worker(layout, form, engine)
+        if engine is Engine.PLAIN:
+            self._worker: Parser = Plain(layout, form)
+        else:
+            from parsers.fields.compiled import Compiled  # needs Numba, which may be missing
+
+            self._worker = Compiled(layout, form)
 
     @property
     def engine(self) -> Engine:
@@ -68,9 +75,7 @@ class FieldParser:
     @property
     def reasons(self) -> tuple[str, ...]:
         """Every reason code of this parser, in the order in which the rules apply."""
-        layout = self._layout
-        checked = (layout.fields[check.field] for check in layout.checks)
-        return ("empty", *self._form.reasons, *checked, "illegal_character")
+        return self._layout.reasons
 
     @property
     def output_fields(self) -> Mapping[str, str]:
@@ -85,11 +90,3 @@ class FieldParser:
     def parse(self, lines: pa.BinaryArray) -> Parsed:
         """Cleanse one batch. Text, large and chunked arrays are converted."""
         return self._worker.parse(as_binary(lines))
-
-
-def _worker(layout: Layout, form: Format, engine: Engine) -> Parser:
-    if engine is Engine.PLAIN:
-        return Plain(layout, form)
-    from parsers.fields.compiled import Compiled  # needs Numba, which may be missing
-
-    return Compiled(layout, form)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
-from typing import Protocol, cast
+from typing import cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -41,31 +41,23 @@ EXPECTED = {
 }
 
 
-class Test(Protocol):
+class Test:
     """A check with a parameter. Both methods give the same answer for the same value."""
 
     expected: str
     """Follows a value in the detail of a reject."""
 
-    def accepts(self, value: bytes) -> bool: ...
-
-    def accepted(self, values: pa.BinaryArray) -> pa.BooleanArray:
-        """Return the answer for each value; there are no nulls."""
-
-
-class _OfDistinct:
-    """Asks `accepts` once for each distinct value."""
-
     def accepts(self, value: bytes) -> bool:
         raise NotImplementedError
 
     def accepted(self, values: pa.BinaryArray) -> pa.BooleanArray:
+        """Return the answer for each value; there are no nulls. A value that is repeated is looked at once."""
         coded = values.dictionary_encode()
         accepts = pa.array([self.accepts(value) for value in coded.dictionary.to_pylist()], pa.bool_())
         return cast("pa.BooleanArray", accepts.take(coded.indices))
 
 
-class OneOf(_OfDistinct):
+class OneOf(Test):
     """The value is one of a list."""
 
     def __init__(self, values: object) -> None:
@@ -82,12 +74,24 @@ class OneOf(_OfDistinct):
         return value in self._values
 
 
-class Matches:
+# Of a character of several bytes, a class has each byte, a repetition repeats the last, and (?i) changes some.
+_WIDE = r"[^\0-\x7f]"
+_CUTS_CHARACTERS = re.compile(rf"(?s)\[\^?\]?(\[:\^?\w+:\]|[^\]])*{_WIDE}|{_WIDE}[*+?{{]|\(\?[a-zA-Z]*i.*{_WIDE}")
+
+
+def refuse_cut_characters(pattern: str) -> None:
+    """Raise ParserOptionError if the pattern, which is applied to bytes, means something else than it seems to."""
+    if _CUTS_CHARACTERS.search(re.sub(r"\\.", "-", pattern)):
+        raise ParserOptionError(f"{pattern} is applied to bytes: write (?:ä|ö)+, without (?i), rather than [äö]+")
+
+
+class Matches(Test):
     """A part of the value matches a regular expression in RE2's syntax, applied to bytes."""
 
     def __init__(self, pattern: object) -> None:
         if not isinstance(pattern, str):
             raise ParserOptionError(f"matches must be a regular expression, not {pattern!r}: quote it")
+        refuse_cut_characters(pattern)
         self.expected = f"which does not match {pattern}"
         self._pattern = pattern
         try:
@@ -106,7 +110,7 @@ class Matches:
 _RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:[0-5]\d)")
 
 
-class Time(_OfDistinct):
+class Time(Test):
     """The value is a time in a format of Python's `strptime`, or `rfc3339`. A format with a zone requires the zone."""
 
     def __init__(self, form: object) -> None:
@@ -121,6 +125,9 @@ class Time(_OfDistinct):
             # Some mistakes show only with a time that has the format.
             text = datetime(2000, 2, 29, tzinfo=UTC).strftime(self._format)
             datetime.strptime(text, self._format)  # noqa: DTZ007  # the answer is not used
+            has_zone = self._is_rfc3339 or "%z" in form
+            self.characters = text.removeprefix(self._prefix) + ("-:.+" if has_zone else "")
+            """What occurs in times of this format, beside other letters and digits."""
         except (ValueError, re.error) as error:
             raise ParserOptionError(f"time: {error}") from error
 
@@ -135,7 +142,7 @@ class Time(_OfDistinct):
         return True
 
 
-class Network(_OfDistinct):
+class Network(Test):
     """The value is an address in one of the networks, IPv4 or IPv6."""
 
     def __init__(self, networks: object) -> None:
@@ -180,4 +187,6 @@ def check_of(option: object) -> Check | Test:
         return TESTS[str(name)](parameter)
     if known:
         raise ParserOptionError(f"{name} needs a parameter: write {{{name}: …}}")
+    if name in (*Check,):
+        raise ParserOptionError(f"{name} takes no parameter: write {name}")
     raise ParserOptionError(f"no check {name!r}; {hint(str(name), [*Check, *TESTS])}")

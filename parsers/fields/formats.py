@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from parsers.compiled.buffers import Buffers
+from parsers.compiled.buffers import addresses
 
 Refusal = tuple[str, str]
 """A reason code and a sentence for people."""
@@ -42,10 +42,6 @@ class Format(Protocol):
 
     `split` decides. `cells` is faster for a batch: it finds the same fields, and none in a line that `split` refuses.
     """
-
-    @property
-    def reasons(self) -> Sequence[str]:
-        """The reason codes of `split`."""
 
     def split(self, line: bytes) -> Sequence[bytes]:
         """Return the fields of a line. Raises RefusedLine."""
@@ -87,6 +83,5 @@ def cells_by_line(form: Format, lines: pa.BinaryArray, width: int) -> Cells:
 
 def spans_of(values: pa.BinaryArray) -> NDArray[np.int64]:
     """Return the addresses of the begin and end of each value."""
-    buffers = Buffers.of(values)
     offsets = np.frombuffer(values.buffers()[1], np.int32)[values.offset : values.offset + len(values) + 1]
-    return buffers.values + np.stack([offsets[:-1], offsets[1:]], axis=1).astype(np.int64)
+    return addresses(values)[0] + np.stack([offsets[:-1], offsets[1:]], axis=1).astype(np.int64)

@@ -13,13 +13,12 @@ from typing import Required, TypedDict
 
 from parsers.compiled.engine import Engine, choose
 from parsers.errors import ParserOptionError, hint, listed
-from parsers.fields.checks import EXPECTED, Check, Matches, Network, OneOf, Test, check_of
+from parsers.fields.checks import EXPECTED, Check, Matches, Network, OneOf, Test, Time, check_of
 from parsers.fields.formats import Refusal
 
 RESERVED_REASONS = frozenset({"empty", "illegal_character", "too_large", "refused", "envelope", "parser_error"})
 _SHOWN = 60
 _NAME = re.compile(r"[a-z_][a-z0-9_]*")
-_IN_ADDRESSES = ".:[]"
 _TEXT, _JSON = "text", "json"
 
 
@@ -64,13 +63,15 @@ class Layout:
         pieces: the parts of the output, in order.
         output_separator: the byte between two columns of the output.
         is_json: whether the output is JSON.
+        reasons: every reason code, in the order in which the rules apply.
     """
 
     fields: tuple[str, ...]
     checks: tuple[FieldCheck, ...]
     pieces: tuple[Piece, ...]
     output_separator: int
-    is_json: bool = False
+    is_json: bool
+    reasons: tuple[str, ...]
 
     def failed(self, number: int, value: bytes) -> Refusal:
         """Return why a line is rejected whose value fails the check of this index."""
@@ -109,20 +110,16 @@ Named = Mapping[str, str] | Sequence[str]
 """The names of fields with where a line has them, or the names alone."""
 
 
-def names_of(fields: Named) -> Sequence[str]:
-    return list(fields) if isinstance(fields, Mapping) else fields
-
-
-def named(fields: Named, usual: str) -> Mapping[str, str]:
-    """Return where a line has each field: as a mapping says, or `usual` with the name in it."""
+def named(fields: Named, usual: str) -> tuple[Sequence[str], Mapping[str, str]]:
+    """Return the names, and where a line has each field: as a mapping says, or `usual` with the name in it."""
     if isinstance(fields, Mapping):
-        return fields
-    return {name: usual.format(name) for name in fields} if isinstance(fields, list | tuple) else {}
+        return list(fields), fields
+    return fields, {name: usual.format(name) for name in fields} if isinstance(fields, list | tuple) else {}
 
 
 def build(
     fields: Sequence[str],
-    reasons: Iterable[str],
+    reasons: Sequence[str],
     problems: Iterable[str] = (),
     *,
     output: str | Sequence[str],
@@ -142,20 +139,15 @@ def build(
     Raises:
         ParserOptionError: at least one option is wrong. The message lists every problem.
     """
+    is_json = output_format == _JSON
     found = [*problems, *_output_problems(output, output_format, output_separator), *_field_problems(fields)]
     given: dict[str, Check | Test] = {}
     if not found:
-        found += [
-            *_check_problems(fields, checks, escape, {*RESERVED_REASONS, *reasons}, given),
-            *(
-                _member_problems(fields, output)
-                if output_format == _JSON
-                else _column_problems(fields, given, str(output), output_separator)
-            ),
-        ]
+        found += _check_problems(fields, checks, escape, {*RESERVED_REASONS, *reasons}, given)
+        columns = _column_problems(fields, given, str(output), output_separator)
+        found += _member_problems(fields, output) if is_json else columns
     if found:
         raise ParserOptionError(listed(found))
-    is_json = output_format == _JSON
     pieces = _members(fields, given, output, escape) if is_json else _columns(fields, given, str(output), escape)
     layout = Layout(
         fields=tuple(fields),
@@ -163,6 +155,7 @@ def build(
         pieces=tuple(pieces),
         output_separator=ord(output_separator),
         is_json=is_json,
+        reasons=("empty", *reasons, *given, "illegal_character"),
     )
     return layout, choose(engine)
 
@@ -241,12 +234,24 @@ def _column_problems(
         yield f"output must not contain control characters: {output!r}"
     if len(names) > 1 and output_separator not in literals:
         yield f"output does not contain {output_separator!r}: set output.separator to the separator that it uses"
-    if output_separator in _IN_ADDRESSES:
-        yield from (
-            f"output.separator {output_separator!r} also occurs in IP addresses such as {name}: choose another"
-            for name in names
-            if name in checks and _form(checks[name]) is Form.ADDRESS
-        )
+    for name in names:
+        values, characters = _values(checks.get(name))
+        if output_separator in characters:
+            yield f"output.separator {output_separator!r} also occurs in {values} such as {name}: choose another"
+
+
+def _values(check: Check | Test | None) -> tuple[str, str]:
+    """Return what values that pass a check are, and the characters in them that cannot separate columns."""
+    match check:
+        case Check.IP | Network():
+            return "IP addresses", ".:[]"
+        case Check.INTEGER:
+            return "numbers", "-"
+        case Check.NUMBER:
+            return "numbers", "-+."
+        case Time():
+            return "times", check.characters
+    return "values", ""
 
 
 def _member_problems(fields: Sequence[str], output: Sequence[str]) -> Iterator[str]:

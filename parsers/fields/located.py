@@ -20,11 +20,8 @@ _CHECKED = {Form.CLEAN: "[0-9]*", Form.ADDRESS: r"(?:\[[^\]]*\]|[0-9.]*)"}
 def output_fields(layout: Layout) -> dict[str, str]:
     """Return the pattern of each field, as `parsers.contract.HasFields` requires."""
     if layout.is_json:
-        return {
-            layout.fields[piece.field]: _member(layout, piece)
-            for piece in layout.pieces
-            if piece.form is not Form.LITERAL
-        }
+        written = [piece for piece in layout.pieces if piece.form is not Form.LITERAL]
+        return {layout.fields[piece.field]: _member(layout, place, piece) for place, piece in enumerate(written)}
     found: dict[str, str] = {}
     for number, column in enumerate(_columns(layout)):
         for at in _fields(column) if _is_divisible(column) else ():
@@ -33,9 +30,8 @@ def output_fields(layout: Layout) -> dict[str, str]:
     return found
 
 
-def _member(layout: Layout, wanted: Piece) -> str:
-    """Return the pattern of a member of a JSON object, which holds only texts and numbers."""
-    place = [piece for piece in layout.pieces if piece.form is not Form.LITERAL].index(wanted)
+def _member(layout: Layout, place: int, wanted: Piece) -> str:
+    """Return the pattern of a member of a JSON object, which holds only texts and numbers, by its place."""
     quote, value = ("", "[^,}]*") if wanted.form is Form.CLEAN else ('"', _TEXT)
     return rf'{MEMBERS}{{{place}}}"{layout.fields[wanted.field]}":{quote}(?P<{FIELD}>{value}){quote}'
 

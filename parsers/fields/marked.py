@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from parsers.compiled.buffers import Buffers
+from parsers.compiled.buffers import addresses
 from parsers.fields.formats import Cells, RefusedLine, counted
 from parsers.fields.layout import shown
 
@@ -29,7 +29,6 @@ class Marked:
     marker: bytes
     separator: bytes
     width: int
-    reasons = REASONS
 
     def split(self, line: bytes) -> Sequence[bytes]:
         size = len(self.marker)
@@ -40,11 +39,10 @@ class Marked:
     def cells(self, lines: pa.BinaryArray) -> Cells:
         from parsers.compiled import kernels  # needs Numba, as every caller does
 
-        source = Buffers.of(lines)
-        cells = Cells(np.zeros((source.total, self.width, 2), np.int64), np.zeros(source.total, np.uint8), [lines])
+        cells = Cells(np.zeros((len(lines), self.width, 2), np.int64), np.zeros(len(lines), np.uint8), [lines])
         texts = np.frombuffer(self.texts, np.uint8)
         shape = np.array(self.shape, np.int64)
-        kernels.marked(*source.batch, texts.ctypes.data, shape, cells.spans, cells.found)
+        kernels.marked(addresses(lines), texts.ctypes.data, shape, cells.spans, cells.found)
         return cells
 
     @property

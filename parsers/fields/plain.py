@@ -23,7 +23,6 @@ _IPV4 = re.compile(rb"%b(?:\.%b){3}" % (_OCTET, _OCTET))
 _IPV6 = re.compile(rb"[0-9A-Fa-f:.]{2,45}")
 _INTEGER = re.compile(rb"-?(?:0|[1-9][0-9]*)")
 _NUMBER = re.compile(_INTEGER.pattern + rb"(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
-_SURROGATE = re.compile("[\udc80-\udcff]")
 _BLANKS = b" \t"
 _HIGHEST_PORT = 65535
 
@@ -34,8 +33,8 @@ class Plain:
     def __init__(self, layout: Layout, form: Format) -> None:
         self._layout = layout
         self._form = form
-        separator = re.escape(chr(layout.output_separator))
-        self._breaking = re.compile(rf"[\x00-\x1f\x7f\udc80-\udcff{separator}]")
+        breaks_texts = "" if layout.is_json else rf"\x00-\x1f\x7f{re.escape(chr(layout.output_separator))}"
+        self._breaking = re.compile(rf"[{breaks_texts}\udc80-\udcff]")
 
     def parse(self, lines: pa.BinaryArray) -> Parsed:
         values, rows, reject_rows, refusals = [], [], [], []
@@ -71,16 +70,13 @@ class Plain:
             return value
         if piece.form is Form.ADDRESS:
             return b"[" + value + b"]" if b":" in value else value
-        # Decoding turns each byte that is not part of valid UTF-8 into a lone surrogate, which the patterns match.
+        # Decoding turns each byte that is not part of valid UTF-8 into a lone surrogate, which the pattern matches.
         text = value.decode("utf-8", "surrogateescape")
         if piece.form in (Form.ESCAPED, Form.JSON_ESCAPED):
-            breaking = self._breaking if piece.form is Form.ESCAPED else _SURROGATE
-            text = breaking.sub(_percent, text)
-        elif (self._breaking if piece.form is Form.EXACT else _SURROGATE).search(text):
+            text = self._breaking.sub(_percent, text)
+        elif self._breaking.search(text):
             raise RefusedLine(*self._layout.illegal(piece.field, value))
-        if piece.form in (Form.JSON, Form.JSON_ESCAPED):
-            text = json.dumps(text, ensure_ascii=False)[1:-1]
-        return text.encode()
+        return (json.dumps(text, ensure_ascii=False)[1:-1] if self._layout.is_json else text).encode()
 
 
 def _percent(found: re.Match[str]) -> str:

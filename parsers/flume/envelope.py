@@ -7,6 +7,7 @@ from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from parsers.compiled.buffers import as_binary
 from parsers.compiled.engine import Engine, choose
@@ -75,9 +76,9 @@ class FromFlume:
 
     def parse(self, lines: pa.BinaryArray) -> Parsed:
         """Open the envelopes and parse the lines in them. Rows are numbered as in `lines`."""
-        unwrapped = self._open(as_binary(lines), strict=self._strict)
-        parsed = self._parser.parse(unwrapped.lines)
-        return parsed if len(unwrapped.lines) == len(lines) else _renumbered(parsed, unwrapped)
+        opened, kinds = self._open(as_binary(lines), strict=self._strict)
+        parsed = self._parser.parse(opened)
+        return parsed if len(opened) == len(lines) else _renumbered(parsed, kinds)
 
 
 class _Module(Protocol):
@@ -96,17 +97,17 @@ def _module(engine: Engine) -> _Module:
     return compiled
 
 
-def _renumbered(parsed: Parsed, unwrapped: Unwrapped) -> Parsed:
+def _renumbered(parsed: Parsed, kinds: NDArray[np.uint8]) -> Parsed:
     """Return the result with the batch's row numbers, and with values that could not be opened as rejects."""
-    refused = np.flatnonzero(unwrapped.kinds)
-    reject_rows = np.concatenate([refused, unwrapped.rows[parsed.reject_rows]])
+    opened, refused = np.flatnonzero(kinds == Kind.EVENT), np.flatnonzero(kinds)
+    reject_rows = np.concatenate([refused, opened[parsed.reject_rows]])
     order = pa.array(np.argsort(reject_rows), pa.int64())
     reasons = pa.concat_arrays([pa.array([REASON] * len(refused), pa.string()), parsed.reasons])
-    sentences = [_DETAILS[Kind(kind)] for kind in unwrapped.kinds[refused].tolist()]
+    sentences = [_DETAILS[Kind(kind)] for kind in kinds[refused].tolist()]
     details = pa.concat_arrays([pa.array(sentences, pa.string()), parsed.details])
     return Parsed(
         values=parsed.values,
-        rows=unwrapped.rows[parsed.rows].astype(np.int32),
+        rows=opened[parsed.rows].astype(np.int32),
         reject_rows=np.sort(reject_rows).astype(np.int32),
         reasons=reasons.take(order),
         details=details.take(order),

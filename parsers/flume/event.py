@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
@@ -24,17 +23,9 @@ class Kind(IntEnum):
     MALFORMED = 3  # a header is not UTF-8, a size is negative, or a number has more than nine bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Unwrapped:
-    """
-    The lines extracted from a batch of values.
+Unwrapped = tuple[pa.BinaryArray, NDArray[np.uint8]]
+"""
+The lines extracted from a batch of values, and the `Kind` of each value: only an `EVENT` has a line.
 
-    Args:
-        lines: the lines; a null or an empty value is passed on unchanged.
-        rows: `rows[i]` is the row in the batch that `lines[i]` came from, ascending.
-        kinds: the `Kind` of each value of the batch; only an `EVENT` has a line.
-    """
-
-    lines: pa.BinaryArray
-    rows: NDArray[np.int64]
-    kinds: NDArray[np.uint8]
+A null or an empty value is passed on unchanged.
+"""

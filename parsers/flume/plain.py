@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import fastavro
 import numpy as np
@@ -21,19 +21,8 @@ _SCHEMA = fastavro.parse_schema(
 _MAX_NUMBER_BYTES = 9
 
 
-class FlumeEvent(NamedTuple):
-    """A Flume event."""
-
-    headers: dict[str, str]
-    body: bytes
-
-
 class NoEvent(Exception):
-    """The value is not exactly one event."""
-
-    def __init__(self, kind: Kind) -> None:
-        super().__init__(kind)
-        self.kind = kind
+    """The value is not exactly one event. The argument is its kind."""
 
 
 def unwrapped(values: pa.BinaryArray, *, strict: bool) -> Unwrapped:
@@ -44,11 +33,11 @@ def unwrapped(values: pa.BinaryArray, *, strict: bool) -> Unwrapped:
         if not value:
             continue
         try:
-            lines[row] = event(value).body
+            _, lines[row] = event(value)
         except NoEvent as found:
-            kinds[row] = found.kind if strict else Kind.EVENT
+            kinds[row] = found.args[0] if strict else Kind.EVENT
     rows = np.flatnonzero(kinds == Kind.EVENT)
-    return Unwrapped(pa.array([lines[row] for row in rows.tolist()], pa.binary()), rows, kinds)
+    return pa.array([lines[row] for row in rows.tolist()], pa.binary()), kinds
 
 
 def headers(values: pa.BinaryArray, names: Sequence[str]) -> list[pa.BinaryArray]:
@@ -59,21 +48,21 @@ def headers(values: pa.BinaryArray, names: Sequence[str]) -> list[pa.BinaryArray
 
 def _headers(value: bytes | None) -> dict[str, str]:
     try:
-        return event(value).headers if value else {}
+        return event(value)[0] if value else {}
     except NoEvent:
         return {}
 
 
-def event(value: bytes) -> FlumeEvent:
-    """Raises NoEvent if the value is not exactly one event."""
+def event(value: bytes) -> tuple[dict[str, str], bytes]:
+    """Return the headers and the body. Raises NoEvent if the value is not exactly one event."""
     source = _Source(value)
     try:
-        found = fastavro.schemaless_reader(source, _SCHEMA, None)  # type: ignore[arg-type]
+        found = cast("dict[str, Any]", fastavro.schemaless_reader(source, _SCHEMA, None))  # type: ignore[arg-type]
     except UnicodeDecodeError as error:
         raise NoEvent(Kind.MALFORMED) from error
     if source.rest:
         raise NoEvent(Kind.LEFTOVER)
-    return FlumeEvent(**cast("dict[str, Any]", found))
+    return found["headers"], found["body"]
 
 
 class _Source:

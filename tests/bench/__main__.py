@@ -14,7 +14,8 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from app.demo.lines import Recipe, load
+from app.demo.feed import load
+from app.demo.lines import Recipe
 from app.demo.verify import Verification
 from app.embedded.broker import Broker
 from app.errors import NotUsable

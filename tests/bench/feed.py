@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from app.demo.lines import PRODUCER, GeneratedRecord, Recipe
+from app.demo.feed import PRODUCER
+from app.demo.lines import GeneratedRecord, Recipe
 from tests.bench.job import Job
 from tests.bench.report import say
 

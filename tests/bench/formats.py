@@ -15,7 +15,7 @@ from itertools import cycle, islice
 
 from confluent_kafka import Producer
 
-from app.demo.lines import PRODUCER
+from app.demo.feed import PRODUCER
 from app.embedded.broker import Broker
 from app.model import FilterRule, Plugin
 from tests.bench.lineage import measure

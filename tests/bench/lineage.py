@@ -12,7 +12,8 @@ import time
 
 import psutil
 
-from app.demo.lines import Recipe, load
+from app.demo.feed import load
+from app.demo.lines import Recipe
 from app.embedded.broker import Broker
 from app.executor import task
 from app.executor.parse import make_parser

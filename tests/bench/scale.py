@@ -11,7 +11,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from app.demo.lines import Recipe, load
+from app.demo.feed import load
+from app.demo.lines import Recipe
 from app.embedded.broker import Broker
 from tests.bench import timed
 from tests.bench.job import Job, drop, keep_to, prepared

@@ -18,7 +18,8 @@ import urllib.request
 from collections.abc import Iterator
 from dataclasses import replace
 
-from app.status.server import StatusServer
+from app.status.server import serve
+from app.status.snapshot import Snapshot
 from tests.bench.report import markdown
 from tests.unit.status.snapshots import large
 
@@ -31,10 +32,14 @@ def main() -> None:
     options.add_argument("--flood", type=int, default=0, help="how many clients ask all the time; default: %(default)s")
     given = options.parse_args()
     snapshot = replace(large(given.partitions), alive=time.time())
-    # Give each request a new snapshot, because responses for an old one are cached. A flood is meant to hit the cache.
-    latest = (lambda: snapshot) if given.flood else lambda: replace(snapshot)
-    with StatusServer("127.0.0.1", 0, latest) as server, flood(f"{server.url}metrics", given.flood):
-        cells = [row(f"{server.url}{path}", path, given.times) for path in ("metrics", "api/status", "healthz")]
+
+    def latest() -> Snapshot:
+        """Return one that changes with each request, because responses are cached; in a flood, only its heartbeat does."""
+        now = time.time()
+        return replace(snapshot, alive=now) if given.flood else replace(snapshot, at=now)
+
+    with serve("127.0.0.1", 0, latest) as url, flood(f"{url}metrics", given.flood):
+        cells = [row(f"{url}{path}", path, given.times) for path in ("metrics", "api/status", "healthz")]
         cells.append(naps())
     print(markdown(["path", "median", "slowest", "size"], cells))
 

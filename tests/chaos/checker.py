@@ -25,6 +25,8 @@ Finds anomalies in a history, by Jepsen's names. Pure: the same events always gi
     disagree          the product's own views differ: `winnow audit` from this checker, or, during a fault, the status
                       page, `winnow lag` and `winnow check --connect` on which partitions have a problem
     unknown           records of a partition wait, and no view knows for how long
+    harmed nobody     every fault of a kind met nobody: the run proves nothing about it
+    unfinished        nobody read the output at the end, when the service had stopped: the run proves nothing at all
 
 A line is not lost if the source does not hold it at the end: then Kafka has cut it (`kept` events). Lines that the harness
 itself adds to the sink (`planted` events) are no anomaly, but the audit must find them.
@@ -309,6 +311,21 @@ def _total(found: Iterator[Found]) -> int:
     return sum(count for count, _ in found)
 
 
+def harmed_nobody(history: History) -> Iterator[Found]:
+    """Find kinds of faults none of which met anybody; single ones may, for on a busy machine nobody may be there."""
+    for name, times in Counter(fault.name for fault in history.faults).items():
+        if history.missed[name] >= times:
+            yield times, name
+
+
+def unfinished(history: History) -> Iterator[Found]:
+    """Find that nobody looked: then no other anomaly can be found, either."""
+    if not history.final:
+        yield 1, "the last offsets are not recorded"
+    if not any(runs for (reader, _), runs in history.reads.items() if reader == LAST_READER):
+        yield 1, "the last reader got nothing"
+
+
 def _by_the_nemesis(_history: History) -> Iterator[Found]:
     """Find nothing: what only the nemesis can see is in the history."""
     yield from ()
@@ -331,6 +348,8 @@ ANOMALIES: Mapping[str, Callable[[History], Iterator[Found]]] = {
     "silent": silent,
     "held up": held_up,
     "disagree": disagree,
+    "harmed nobody": harmed_nobody,
+    "unfinished": unfinished,
     **dict.fromkeys(
         ("stuck", "came back", "not paused", "went on", "crashed", "displaced", "unknown"), _by_the_nemesis
     ),

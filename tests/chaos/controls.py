@@ -24,7 +24,7 @@ class Control:
     def plan(self, seed: int) -> Plan:
         """Return the plan of a short run, on the smallest system that can have these faults."""
         size = next((KINDS[name].size for name in self.faults if name in KINDS), SMALL)
-        return Plan(seed, 120, size, self.faults, arm=self.arm, per_second=400, bad=self.bad, pause=(1.0, 2.0))
+        return Plan(seed, 3600, size, self.faults, arm=self.arm, per_second=400, bad=self.bad, pause=(1.0, 2.0))
 
 
 CONTROL_PLANS: Mapping[str, Control] = {

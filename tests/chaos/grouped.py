@@ -15,6 +15,8 @@ from tests.chaos.history import Event
 
 Numbers = NDArray[np.int64]
 SINK, DEAD = "sink", "dead"
+NOBODY = "nobody"
+"""The target of a fault that has met nobody."""
 LAST_READER = "final"
 """The reader that reads everything once more, when the service has stopped."""
 
@@ -135,6 +137,8 @@ class History:
     resets: list[tuple[float, str]] = field(default_factory=list)
     """When an operator has set the offset of which partition."""
     faults: list[Fault] = field(default_factory=list)
+    missed: Counter[str] = field(default_factory=Counter)
+    """How many faults of each kind have met nobody."""
     said: list[Said] = field(default_factory=list)
     harmed: list[Harmed] = field(default_factory=list)
     seen_by_nemesis: list[Seen] = field(default_factory=list)
@@ -269,6 +273,7 @@ def _add_said(history: History, event: Event) -> None:
 
 def _add_fault(history: History, event: Event) -> None:
     at = event["at"]
+    history.missed[event["name"]] += event["target"] == NOBODY
     history.faults.append(Fault(event["name"], event["target"], at, at, event.get("told", ""), event["began"]))
 
 
@@ -299,6 +304,7 @@ HANDLERS: Mapping[str, Callable[[History, Event], None]] = {
     ),
     "seen": lambda history, event: history.seen_by_nemesis.append(Seen(event["at"], event["anomaly"], event["what"])),
     "fault": _add_fault,
+    "missed": lambda history, event: history.missed.update([event["name"]]),
     "healed": _add_healed,
     "taken over": lambda history, event: history.successors.update({event["zombie"]: event["successor"]}),
     "finished": lambda history, event: history.final.extend(tuple(row) for row in event["rows"]),

@@ -16,6 +16,8 @@ Each line is an event, in the order of observation: `at` (seconds since the star
     healed     name, target of the repaired fault
     harmed     since, partitions: those that a fault has hit from then until now; the others had to go on
     seen       anomaly, what: an anomaly that the nemesis itself has seen
+    missed     name of a fault that has met nobody, why
+    held       api, transactional_id, seconds: a request that was held, and for how long
     reset      partition: of the source, whose committed offset an operator has set
     drained    lag: what the service had not done at the end, none; `not drained` if it stood still before
     kept       partition, offset, runs [stream, first, count]: what the source holds at the end

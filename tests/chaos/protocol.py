@@ -8,10 +8,9 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import cycle
 
-REASSIGN, QUOTAS, FEATURES = 45, 49, 57
+REASSIGN, QUOTAS = 45, 49
 ANSWER_SECONDS, AGAIN_SECONDS, PATIENCE = 10.0, 0.5, 60.0
 NO_TAGS = b"\0"
-UPGRADE = 1
 
 
 class Refused(Exception):
@@ -23,13 +22,6 @@ def reassign(servers: str, topic: str, partition: int, nodes: Sequence[int]) -> 
     moved = struct.pack(">i", partition) + _list(struct.pack(">i", node) for node in nodes) + NO_TAGS
     topics = _list([_text(topic) + _list([moved]) + NO_TAGS])
     _ask(servers, REASSIGN, 0, struct.pack(">i", 30_000) + topics + NO_TAGS, at=4, tagged=True)
-
-
-def raise_feature(servers: str, feature: str, level: int) -> None:
-    """Raise a feature of the cluster, such as `transaction.version`, to a level."""
-    updates = _list([_text(feature) + struct.pack(">hb", level, UPGRADE) + NO_TAGS])
-    body = struct.pack(">i", 30_000) + updates + b"\0" + NO_TAGS
-    _ask(servers, FEATURES, 1, body, at=4, tagged=True)
 
 
 def set_quotas(servers: str, user: str, quotas: Mapping[str, float | None]) -> None:

@@ -9,7 +9,7 @@ from rich.console import Console, Group
 from rich.table import Table
 
 from tests.chaos.checker import Finding, judge, telling
-from tests.chaos.grouped import SINK, History
+from tests.chaos.grouped import NOBODY, SINK, History
 from tests.chaos.resources import Slope, slopes
 from tests.chaos.waits import Stall, idle_windows, pauses, stalls
 
@@ -46,11 +46,11 @@ def _summary(history: History) -> str:
 
 
 def _kills(history: History) -> str:
-    """Return the number of kills by kind; brokers are counted one by one."""
+    """Return the number of kills by kind, without those that met nobody; brokers are counted one by one."""
     killed = Counter(
         fault.name + (f" ({fault.target})" if fault.target.startswith("node") else "")
         for fault in history.faults
-        if "killed" in fault.name
+        if "killed" in fault.name and fault.target != NOBODY
     )
     return f"{killed.total()}: " + ", ".join(f"{times} {name}" for name, times in sorted(killed.items()))
 
@@ -63,7 +63,15 @@ def _anomalies(findings: list[Finding]) -> Table:
 
 
 def _faults(history: History) -> Table:
-    columns = "fault", "times", "longest stall, s", "of it after the repair, s", "told after, s", "the spared waited, s"
+    columns = (
+        "fault",
+        "times",
+        "met nobody",
+        "longest stall, s",
+        "of it after the repair, s",
+        "told after, s",
+        "the spared waited, s",
+    )
     table = Table(*columns, title="Faults", title_justify="left")
     told = told_after(history)
     spared: dict[str, list[str]] = defaultdict(list)
@@ -71,7 +79,9 @@ def _faults(history: History) -> Table:
         spared[pause.fault.name].append(f"{pause.whole:.1f} ({pause.settled:.1f})")
     for name, times, worst, after in fault_rows(history):
         heard = ", ".join(f"{each:.1f}" for each in told[name])
-        table.add_row(name, str(times), f"{worst:.1f}", f"{after:.1f}", heard, ", ".join(spared[name]))
+        table.add_row(
+            name, str(times), str(history.missed[name]), f"{worst:.1f}", f"{after:.1f}", heard, ", ".join(spared[name])
+        )
     return table
 
 

@@ -55,11 +55,6 @@ def main(file: str, arm: str, points: str) -> int:
     return service(settings, start_rounds, stop).run(until_end=False)
 
 
-def no_rounds() -> Rounds:
-    """Fill the place of `start_rounds` in a service that never starts a round."""
-    raise NotImplementedError
-
-
 class CommittingRounds:
     """Wrong: the driver commits the offsets of a round outside its transactions, after it has the receipts."""
 

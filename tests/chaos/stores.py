@@ -54,7 +54,7 @@ AWAY: Mapping[str, tuple[Callable[[Server], None], Callable[[Server], None], tup
 """How to take the store's server away, how to bring it back, and after how many seconds, at least and at most."""
 PATIENCE = 300.0
 """How long the first lines may take, and the last; on a busy machine a restarted driver alone takes a minute."""
-HARMFUL = frozenset({"lost", "phantom", "misplaced", "aborted read", "disagree"})
+HARMFUL = frozenset({"lost", "phantom", "misplaced", "aborted read", "disagree", "harmed nobody", "unfinished"})
 """What may not happen at least once either."""
 
 

@@ -1,5 +1,5 @@
 """
-Replaces `app.spark.job.work` in Spark's workers: the same task, with wrapped clients.
+Runs `app.spark.job.work` in Spark's workers with wrapped clients.
 
 The wrapped clients pass failpoints and label each transaction. `CONTROLS` has clients that are wrong on purpose, in
 ways that the checker must find. No configuration of the product can reach this code. It works with older checkouts of the
@@ -13,15 +13,12 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import pyarrow as pa
 from confluent_kafka import Producer
 
-from app import log
-from app.executor import task
 from app.executor.clients import LaneWriter
-from app.executor.parse import make_parser
 from app.kafka import delivery, settings
 from app.kafka.clients import TaskClients
 from app.kafka.consumer import TaskConsumer
@@ -31,7 +28,7 @@ from app.kafka.writers import TransactionalWriter
 from app.model import Assignment, CommittedOffset, Partition, Receipt, TaskConfig
 from app.offsets.contract import OffsetStore, TransactionalOffsetStore
 from app.records import Chunk, Lines, OutgoingRecord
-from app.spark.job import seconds_left
+from app.spark import job
 from tests.chaos.arms import arm_of
 from tests.chaos.failpoints import Failpoints
 from tests.chaos.readers import COUNT, TRANSACTION
@@ -45,13 +42,19 @@ LONG_AGO = 1
 """A timestamp that brokers take, in milliseconds since the epoch. A worker's clock may be wrong on purpose."""
 
 
+products_work = job.work
+"""The product's own, which `tests.chaos.service` replaces where tasks are forked."""
+
+
 def work(assignments: Iterable[Assignment], arm: str, points: str) -> Iterator[Receipt]:
-    """Run one task of a round, as `app.spark.job.work` does."""
+    """Do what the product does, down to the arguments of its clients, but with clients of ours."""
     arm_of(arm).in_worker()
-    for assignment in assignments:
-        log.configure(getattr(assignment.config, "log_level", "info"))  # an older checkout does not tell its workers
-        clients = CONTROLS.get(arm, HonestClients)(assignment.config, Failpoints(points))
-        yield from task.run(assignment, clients, make_parser(assignment.config), seconds_left(assignment))
+
+    def clients(config: TaskConfig, **given: Any) -> HonestClients:
+        return CONTROLS.get(arm, HonestClients)(config, Failpoints(points), **given)
+
+    job.TaskClients = clients  # type: ignore[assignment,attr-defined]  # of this worker
+    yield from products_work(assignments)
 
 
 class FailpointProducer(Producer):
@@ -185,24 +188,44 @@ class LabelledWriter:
 
 
 class HonestClients:
-    """The product's clients, wrapped but correct; the names of their transactions begin with `owner`."""
+    """
+    The product's clients, wrapped but correct.
 
-    def __init__(self, task_config: TaskConfig, points: Failpoints, owner: str = "") -> None:
+    Args:
+        task_config: of the task.
+        points: the failpoints.
+        owner: the names of their transactions begin with it.
+        given: what else the product gives its clients.
+    """
+
+    def __init__(self, task_config: TaskConfig, points: Failpoints, owner: str = "", **given: Any) -> None:
         self._task_config, self._points, self._owner = task_config, points, owner
         self._producer = partial(FailpointProducer, points)
+        self._given = given
+        self._clients = self._of(task_config)
+
+    def _of(self, task_config: TaskConfig) -> TaskClients:
+        return TaskClients(task_config, producer=self._producer, **self._given)
+
+    def __enter__(self) -> Self:
+        self._clients.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._clients.__exit__(*error)
 
     def consumer(self) -> FailpointConsumer:
-        return FailpointConsumer(TaskClients(self._task_config).consumer(), self._points)
+        return FailpointConsumer(self._clients.consumer(), self._points)
 
     def offsets(self) -> OffsetStore:
-        return TaskClients(self._task_config).offsets()
+        return self._clients.offsets()
 
     def writer(self, partition: Partition, offsets: OffsetStore) -> LabelledWriter:
         return LabelledWriter(self.inner_writer(partition, offsets), self._points, self._owner)
 
     def inner_writer(self, partition: Partition, offsets: OffsetStore) -> LaneWriter:
         """Return the product's writer; control arms make another one."""
-        return TaskClients(self._task_config, producer=self._producer).writer(partition, offsets)
+        return self._clients.writer(partition, offsets)
 
     def sending(self, partition: Partition) -> tuple[PlainSender, delivery.Delivery]:
         """Return the sender and the delivery of a transactional writer."""
@@ -227,7 +250,7 @@ class RandomIds(HonestClients):
 
     def inner_writer(self, partition: Partition, offsets: OffsetStore) -> LaneWriter:
         random_id = replace(self._task_config, group=f"{self._task_config.group}-{uuid.uuid4().hex}")
-        return TaskClients(random_id, producer=self._producer).writer(partition, offsets)
+        return self._of(random_id).writer(partition, offsets)
 
 
 class OffsetFirst(HonestClients):

@@ -5,7 +5,7 @@
 #   FOLDER/config.json    buildah's description of the image
 #
 # Needs root. The caller runs it in its own mount and process namespaces, so that its mounts and programs always end
-# with it.
+# with it, and names a Python with pip in PYTHON.
 set -euo pipefail
 folder=$1 checkout=$2
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin TMPDIR=$folder BUILDAH_ISOLATION=chroot
@@ -43,9 +43,9 @@ sources() {
 # Copies the settings of this machine's pip, from files or variables, with its certificate.
 point_pip_to_our_index() {
     local base=$1 settings certificate
-    settings=$(python3 -m pip config list | sed -nE \
+    settings=$("$PYTHON" -m pip config list | sed -nE \
         "s/^(global|install|:env:)\.(index-url|extra-index-url|trusted-host|proxy|timeout)='(.*)'$/\2 = \3/p")
-    certificate=$(python3 -m pip config list | sed -nE "s/^(global|install|:env:)\.cert='(.*)'$/\2/p" | tail -n 1)
+    certificate=$("$PYTHON" -m pip config list | sed -nE "s/^(global|install|:env:)\.cert='(.*)'$/\2/p" | tail -n 1)
     if [[ -n $certificate ]]; then
         cp "$certificate" "$base/etc/pip.crt"
         settings+=$'\ncert = /etc/pip.crt'

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 SERVICES: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "docker/compose.yaml").read_text("utf-8"))["services"]
 CONFIG = "/etc/winnow/winnow.yaml"
 """The path of docker/winnow.yaml in each container, as the Compose file mounts it."""
-BUILD_SECONDS, RUN_SECONDS, STOP_SECONDS = 1_500, 600, 240
+BUILD_SECONDS, RUN_SECONDS, STOP_SECONDS = 3_600, 600, 240
 
 
 class Ended(NamedTuple):

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from app.embedded.broker import Broker, Cluster, HeldPorts
-from tests.conftest import QUICK_JAVA
+from tests.conftest import QUICK_JAVA, STEADY
 from tests.containers.contract import BUILD_SECONDS, CONFIG, ROOT, RUN_SECONDS, SERVICES, STOP_SECONDS, Ended
 from tests.support.waiting import until
 
@@ -54,7 +54,7 @@ def why_not_debian() -> str:
 @contextmanager
 def image_of_debian() -> Iterator[DebianImage]:
     """Build the image and start Kafka. Remove both at the end."""
-    with built(ROOT) as folder, Broker(java=QUICK_JAVA) as kafka:
+    with built(ROOT) as folder, Broker(properties=STEADY, java=QUICK_JAVA) as kafka:
         yield DebianImage(folder, kafka)
 
 
@@ -65,7 +65,8 @@ def built(checkout: Path) -> Iterator[Path]:
     try:
         with (folder / "build.log").open("wb") as log:
             command = [*ALONE, str(SCRIPT), str(folder), str(checkout)]
-            done = subprocess.run(command, stdout=log, stderr=log, check=False, timeout=BUILD_SECONDS)
+            own = os.environ | {"PYTHON": sys.executable}
+            done = subprocess.run(command, stdout=log, stderr=log, check=False, timeout=BUILD_SECONDS, env=own)
         if done.returncode:
             sys.stderr.write((folder / "build.log").read_text(errors="replace")[-10_000:])
             done.check_returncode()

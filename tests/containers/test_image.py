@@ -36,7 +36,7 @@ done
 exit 1
 """
 
-pytestmark = pytest.mark.timeout(1_800)  # the first test builds the image, which downloads Spark
+pytestmark = pytest.mark.timeout(4_500)  # the first test builds the image, which downloads Spark
 
 
 class ImageTopics:

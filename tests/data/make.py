@@ -357,14 +357,16 @@ def files() -> dict[str, bytes]:
     return {
         "idc-access-log.txt": b"".join(case.line + b"\n" for case in cases),
         "idc-access-log.expected.jsonl": _rows(json.dumps(row, ensure_ascii=False) for row in expected),
-        "flume-avro-events.txt": _rows(row for event in events() for row in (f"hex {_encoded(event)}", f"dec {event}")),
+        "flume-avro-events.txt": _rows(
+            row for event in events() for row in (f"hex {encoded(event).hex()}", f"dec {event}")
+        ),
     }
 
 
-def _encoded(event: dict[str, Any]) -> str:
+def encoded(event: dict[str, Any]) -> bytes:
     out = BytesIO()
     fastavro.schemaless_writer(out, EVENT, event)
-    return out.getvalue().hex()
+    return out.getvalue()
 
 
 def _rows(rows: Iterator[str]) -> bytes:

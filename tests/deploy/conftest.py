@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import shlex
 import sys
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -26,6 +28,16 @@ CUSTOM = "SparkApplication"
 """The kind that this CRD defines."""
 VERSIONS = [f"1.{minor}" for minor in range(30, 38)]
 """The versions of Kubernetes whose schemas the manifests must match."""
+
+
+def script(name: str) -> ModuleType:
+    """Load a script of `docker/` as a module, without running it."""
+    spec = importlib.util.spec_from_file_location(f"docker_{name}", ROOT / f"docker/{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def documents(path: Path) -> list[Document]:

@@ -140,6 +140,8 @@ def test_kube_score_finds_nothing(case: str, tmp_path: Path) -> None:
         ({"executor": {"core": 3}}, "core"),
         ({"generation": 0}, "generation"),
         ({"config": {"spark": {"spark.master": "local"}}}, "config"),
+        ({"config": {"spark.spark.master": "local"}}, "spark.spark.master"),
+        ({"config": {"group.id": 20261129}}, "group.id"),
         ({"config": {"parser": {"checks": {"country": {"one-of": ["SE", False]}}}}}, "one-of/1"),
         ({"config": {"parser.checks": {"version": {"one-of": [8]}}}}, "one-of/0"),
         ({"config": {"filter": [{"keep": {"field": "country", "one-of": [None]}}]}}, "one-of/0"),
@@ -319,7 +321,8 @@ def test_a_changed_configuration_changes_the_driver(shape: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("timeout", "seconds"), [("0s", 30), ("500ms", 31), ("90s", 120), ("2m", 150), ("1.5m", 120), (45, 75)]
+    ("timeout", "seconds"),
+    [("0s", 30), ("500ms", 31), ("90000ms", 120), ("90s", 120), ("2m", 150), ("1.5m", 120), (45, 75)],
 )
 def test_a_pod_outlives_the_hand_over(timeout: object, seconds: int) -> None:
     """Kubernetes kills a driver 30 s after its wait for its successor is over."""

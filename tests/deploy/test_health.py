@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -13,20 +12,14 @@ import pytest
 
 from app import config
 from app.embedded.broker import HeldPorts
-from tests.deploy.conftest import ROOT
+from tests.deploy.conftest import ROOT, script
 
 TINI = ["/usr/bin/tini", "-s", "--", "/opt/winnow/entrypoint.sh"]
 
 
 @pytest.fixture(scope="module")
 def health() -> ModuleType:
-    """Load the script without running it."""
-    spec = importlib.util.spec_from_file_location("health", ROOT / "docker/health.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return script("health")
 
 
 @contextmanager

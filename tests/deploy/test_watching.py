@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from app.driver.discover import BLOCKED_SECONDS
 from app.status.condition import Condition
 from app.status.metrics import CONDITIONS, STATES
 from app.status.snapshot import PartitionState
@@ -56,6 +57,14 @@ def test_every_metric_that_is_asked_for_exists(expression: str) -> None:
     assert labels <= COMMON_LABELS.union(*(METRICS[name] for name in asked))
     if "_total" in expression and "in_total -" not in expression:
         assert re.search(r"(?:rate|increase)\(", expression)
+
+
+def test_a_blocked_partition_waits_for_its_alert() -> None:
+    """If each attempt follows so soon that the alert never sees the state for long enough, nobody is called."""
+    (blocked,) = (rule for rule in RULES if rule["alert"] == "WinnowPartitionBlocked")
+
+    assert "1m" == blocked["for"]
+    assert BLOCKED_SECONDS >= 2 * 60  # and the default of a minute between two scrapes
 
 
 def test_the_rules_cover_what_can_go_wrong() -> None:
@@ -106,6 +115,7 @@ def test_the_dashboard_has_a_word_for_each_condition() -> None:
     taken = [(x + column, y + row) for x, y, w, h in places for column in range(w) for row in range(h)]
 
     assert len(taken) == len(set(taken))
+    assert mapped
     for (mapping,) in mapped:
         words = {int(code): each["text"] for code, each in mapping["options"].items()}
         assert {code: name.value for name, code in CONDITIONS.items()} == words

@@ -172,19 +172,19 @@ class FakeClients:
     def __init__(
         self,
         kafka: FakeKafka,
-        task_config: TaskConfig,
-        clock: FakeClock,
+        task_config: TaskConfig | None = None,
+        clock: FakeClock | None = None,
         script: Script | None = None,
         *,
         writers: Callable[[FakeClients, Partition], FakeWriter] | None = None,
         consumers: Callable[[FakeClients], FakeConsumer] | None = None,
     ) -> None:
         self.kafka = kafka
-        self.task_config = task_config
-        self.clock = clock
+        self.task_config = task_config or make_task_config()
+        self.clock = clock or FakeClock()
         self.script = script or Script()
         self.made: list[FakeConsumer] = []
-        usual = FakeTransaction if task_config.guarantee is Guarantee.EXACTLY_ONCE else FakeAcknowledged
+        usual = FakeTransaction if self.task_config.guarantee is Guarantee.EXACTLY_ONCE else FakeAcknowledged
         self._writers, self._consumers = writers or usual, consumers or FakeConsumer
 
     def consumer(self) -> FakeConsumer:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from app.headers import Header
 from app.model import Destination, Partition, Watermarks
@@ -160,7 +160,3 @@ class AuditedTopics:
         ends = {each: End(marks.high_watermark, self.stable) for each, marks in output.watermarks(places).items()}
         readers = Readers(source, output, source, output)  # type: ignore[arg-type]  # all that an audit needs of topics
         return Auditor(FakeCleanse(), readers, self.routing, ends, self.times, step).compare([RAW, OTHER], self.ranges)
-
-    def with_layout(self, **changes: object) -> AuditedTopics:
-        """Return a copy with other topics or marks."""
-        return replace(self, routing=replace(self.routing, **changes))  # type: ignore[arg-type]  # any field

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from app.config import Config, load
 from app.cures import KafkaTools
-from app.driver.clients import Clients, Pauses, Rounds
+from app.driver.clients import Clients, Rounds
+from app.driver.pause import PauseMark
 from app.driver.service import Service
 from app.driver.starting_offsets import PartitionOffsets, StartPolicy, decide
 from app.driver.stop import Stop
@@ -91,7 +92,7 @@ class DriverKafka:
         """The partitions whose offsets the driver committed, in order."""
         self.compacted: set[str] = set()
         """The topics that accept only records with a key."""
-        self.pauses: Pauses = PausedFor(0)
+        self.pauses: PauseMark = PausedFor(0)
         self.ages: dict[Partition, FirstWaiting] = {}
         """The first waiting record of each partition."""
         self.clusters: FakeCluster | None = None
@@ -147,6 +148,9 @@ class DriverKafka:
 
     def retention(self, name: str) -> float | None:
         return None
+
+    def cleanup_policy(self, name: str) -> str:
+        return "delete"
 
     def min_in_sync(self, name: str) -> int:
         return 2

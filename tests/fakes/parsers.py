@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from types import SimpleNamespace
-from typing import Any, Self, cast
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
 
 from app.executor.parse import make_parser, parse
 from app.model import TaskConfig
-from parsers.contract import Parsed
+from parsers.contract import Parse, Parsed
 from parsers.idc_access_log import IdcAccessLog
 
 
@@ -72,13 +72,13 @@ WRONG: Mapping[str, Callable[[Parsed], Any]] = {
 
 
 class NotIsolated:
-    """An isolated parser that runs in this process."""
+    """What parses in a separate process, but in this one."""
 
     def __init__(self, config: TaskConfig, _watchdog: object) -> None:
         self._parser = make_parser(config)
 
-    def __enter__(self) -> Self:
-        return self
+    def __enter__(self) -> Parse:
+        return self.parse
 
     def __exit__(self, *_: object) -> None:
         pass

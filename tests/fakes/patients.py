@@ -12,6 +12,7 @@ import pyarrow as pa
 from app.config import Loaded, read
 from app.facts import OpenTransaction
 from app.model import CommittedOffset, Partition, TaskConfig, Watermarks
+from app.offsets.metadata import Counts, OffsetMetadata
 from app.operate.doctor import Doctor, Examination, Instruments
 from app.records import Record
 from parsers.contract import Parsed
@@ -26,7 +27,7 @@ class PatientKafka(DriverKafka):
 
     def __init__(self) -> None:
         super().__init__(p0=(0, END))
-        self.committed = {RAW: CommittedOffset(END)}
+        self.committed = {RAW: CommittedOffset(END, str(OffsetMetadata(counts=Counts(END))))}
         self.outputs = {CLEAN: Watermarks(0, END, END)}
         self.keeps: float | None = None
         """For how many seconds every topic keeps its records."""
@@ -46,8 +47,8 @@ class PatientKafka(DriverKafka):
 class FirstTimes:
     """The times of first records, in milliseconds."""
 
-    def __init__(self, times: Mapping[Partition, int | None] | None = None) -> None:
-        self.known = dict(times or {})
+    def __init__(self) -> None:
+        self.known: dict[Partition, int | None] = {}
 
     def times(self, offsets: Mapping[Partition, int]) -> dict[Partition, int | None]:
         return {each: self.known.get(each) for each in offsets}

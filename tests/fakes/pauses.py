@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+from app.driver.pause import PauseMark
 from app.errors import Transient
 from app.model import CommittedOffset, Partition, Pause
 
 PAUSE = Pause(5_000, "ops 1")
 
 
-class PausedFor:
+class PausedFor(PauseMark):
     """A pause that lasts for a number of requests."""
 
     def __init__(self, times: int) -> None:
+        super().__init__(PauseOffsets(), "clean", [])
         self.answers = [PAUSE] * times
         self.last: Pause | None = None
         self.renewed: list[Pause] = []

@@ -13,6 +13,7 @@ from app.model import (
     CommittedOffset,
     Destination,
     Guarantee,
+    OffsetRange,
     Outcome,
     Owner,
     Partition,
@@ -23,18 +24,18 @@ from app.model import (
     Watermarks,
 )
 from app.offsets.metadata import Counts, OffsetMetadata
+from app.operate.audit import Scope
 from app.operate.dead_letter_replay import Tally
 from app.operate.dead_letters import Letter, Statistics
 from app.operate.expected import Origin
 from app.operate.findings import Defect, Finding
 from app.operate.judging import Verdict
 from app.operate.lag import PartitionLag
-from app.operate.ranges import LeftOut, Range, Why
+from app.operate.ranges import LeftOut, Range, Routing, Why
 from app.operate.reading import Span
 from app.operate.replay import Part
 from app.operate.resets import Reset
-from app.operate.top import rows
-from app.operate.watching import Look
+from app.operate.watching import Look, rows
 from app.records import Record
 
 GROUP, TOPIC, SINK, DEAD = "cleansing", *(f"{name:x<30}" for name in ("raw-logs-", "clean-logs-", "dead-letters-"))
@@ -63,7 +64,7 @@ def views(partitions: int) -> dict[str, View]:
         "top": _of("top")._view(GROUP, rows(Look(10, found, None), Look(12, found, None)), PAUSE),
         "audit": _audit(places),
         "dlq ls": _of("dlq")._listed(DEAD, letters, more=True),
-        "dlq stats": _of("dlq")._counted(DEAD, Statistics.of(letters)),
+        "dlq stats": _of("dlq")._counted(DEAD, Statistics(letters)),
         "dlq show": _of("dlq")._shown(DEAD, letters[0]),
         "dlq replay": _of("dlq")._view(TASKS, Tally(Counter(houseid=LAG), Counter(houseid=LAG), LAG), done=True),
         "replay": _replay(places, done=True),
@@ -114,12 +115,13 @@ def _audit(places: list[Partition]) -> View:
     judged = {each: Range([Span(START, START + LAG)], [Span(START, START + LAG)]) for each in places}
     left_out = [LeftOut(Why.EXPIRED, each, LAG) for each in places]
     verdict = Verdict(LAG, LAG, LAG, found, Counter({Why.COMPACTED: LAG}))
-    view: View = _of("audit")._view(GROUP, left_out, judged, [verdict], None)
+    scope = Scope(TASKS, Routing(TASKS.sink, TASKS.dead_letters), [], [], {}, judged, left_out)
+    view: View = _of("audit")._view(GROUP, scope, [verdict], None)
     return view
 
 
 def _replay(places: list[Partition], *, done: bool) -> View:
-    parts = [Part(each, START, START + LAG, None, "id", 0) for each in places]
+    parts = [Part(START, START + LAG, OffsetRange(each, None, START)) for each in places]
     receipts = {
         each: Receipt(
             each,

@@ -17,12 +17,14 @@ from random import Random
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
 
 from parsers.compiled import kernels
-from parsers.compiled.buffers import Buffers
+from parsers.compiled.buffers import addresses
 from parsers.delimited import Delimited
 from parsers.fields import FieldParser
-from parsers.fields.compiled import Compiled
+from parsers.fields.compiled import _NO_CELLS, Compiled
 from parsers.fields.formats import Cells
 from parsers.fields.marked import Marked
 from parsers.idc_access_log import IdcAccessLog
@@ -92,59 +94,57 @@ class Kernels:
     def check(self, value: bytes) -> None:
         """Parse a value at the start of readable memory and one at its end. Fail if the output differs."""
         for at_end in (False, True):
-            address = self._values.put(value, at_end=at_end)
             ends = np.array([0, len(value)], np.int32).tobytes()
-            source = Buffers(address, self._input_offsets.put(ends, at_end=at_end), 0, 0, 1, len(value) + OFFSETS)
+            offsets = pa.foreign_buffer(self._input_offsets.put(ends, at_end=at_end), OFFSETS)
+            text = pa.foreign_buffer(self._values.put(value, at_end=at_end), len(value))
+            lines: pa.BinaryArray = pa.Array.from_buffers(pa.binary(), 1, [None, offsets, text], 0)
             for parser in self._parsers:
-                self._cleanse(parser, source, value, at_end=at_end)
-            self._open(source, at_end=at_end)
+                self._cleanse(parser, lines, value, at_end=at_end)
+            self._open(lines, at_end=at_end)
 
-    def _cleanse(self, parser: FieldParser, source: Buffers, value: bytes, *, at_end: bool) -> None:
+    def _cleanse(self, parser: FieldParser, lines: pa.BinaryArray, value: bytes, *, at_end: bool) -> None:
         worker: Any = parser._worker
         assert isinstance(worker, Compiled)
         written = parser.parse(batch([value])).values
-        cells = self._cells(worker, source, at_end=at_end) if worker._needs_cells else None
-        work: Any = worker._work(source, cells)
+        cells = self._cells(worker, lines, at_end=at_end) if worker._needs_cells else _NO_CELLS
+        work: Any = worker._work(lines, cells)
         work.out, work.out_offsets = self._out, self._out_offsets
         self._out_offsets.place(OFFSETS, at_end=at_end)
         # A kernel may require six bytes of room for each byte, but may write only the outcome and SLACK more.
-        work.capacity = 7 * (worker._copies * source.size + worker._extra)
+        work.capacity = 7 * (worker._copies * lines.nbytes + worker._extra)
         # It may find out in the middle of a line that a text is illegal.
         size = sum(map(len, written.to_pylist())) if len(written) else work.capacity
         self._out.place(size + kernels.SLACK, at_end=at_end)
         worker._run(work)
         assert [self._out.read(work.written)][: len(written)] == written.to_pylist(), value
 
-    def _cells(self, worker: Any, source: Buffers, *, at_end: bool) -> Cells:
+    def _cells(self, worker: Any, lines: pa.BinaryArray, *, at_end: bool) -> Cells:
         form = worker._form
         cells = Cells(np.zeros((1, 2, 2), np.int64), np.zeros(1, np.uint8))
-        array = (source.values, source.offsets, 0, 0, 1)
+        array = addresses(lines)
         if isinstance(form, Members):
-            scratch = self._scratch.place(source.size - OFFSETS + kernels.SLACK, at_end=at_end)
-            kernels.members(*array, form._texts.ctypes.data, form._table, cells.spans, cells.found, scratch)
+            scratch = self._scratch.place(lines.nbytes - OFFSETS + kernels.SLACK, at_end=at_end)
+            kernels.members(array, form._texts.ctypes.data, form._table, cells.spans, cells.found, scratch)
         elif isinstance(form, Matched):
             assert form._automaton is not None
-            kernels.groups(*array, *form._automaton, form._places, cells.spans, cells.found)
+            kernels.groups(array, *form._automaton, form._places, cells.spans, cells.found)
         else:
             assert isinstance(form, Marked)
-            kernels.marked(*array, worker._texts.ctypes.data, worker._shape, cells.spans, cells.found)
-            size = int(cells.found[0]) * int(cells.spans[0, 1, 1] - cells.spans[0, 1, 0])
-            out = self._out.place(size + kernels.SLACK, at_end=at_end)
-            kernels.column(cells.spans, cells.found, 1, 1, out, self._out_offsets.place(OFFSETS, at_end=at_end))
+            kernels.marked(array, worker._texts.ctypes.data, worker._shape, cells.spans, cells.found)
+            self._gather(cells.spans[:, 1] * cells.found[0], trimmed=True, at_end=at_end)
         return cells
 
-    def _open(self, source: Buffers, *, at_end: bool) -> None:
-        spans, kinds, found = np.empty((1, 2), np.int64), np.empty(1, np.uint8), np.empty(1, np.uint8)
-        kernels.bodies(source.values, source.offsets, 0, 0, 1, spans, kinds)
-        self._gather(spans, at_end=at_end)
+    def _open(self, values: pa.BinaryArray, *, at_end: bool) -> None:
+        spans, kinds = np.empty((1, 2), np.int64), np.empty(1, np.uint8)
+        kernels.bodies(addresses(values), spans, kinds)
+        self._gather(spans, trimmed=False, at_end=at_end)
         for name in HEADERS:
-            wanted = np.array(list(name.encode()), np.uint8)
-            kernels.headers(source.values, source.offsets, 1, kinds, wanted, spans, found)
-            self._gather(spans, at_end=at_end)
+            kernels.headers(addresses(values), kinds, np.array(list(name.encode()), np.uint8), spans)
+            self._gather(spans, trimmed=False, at_end=at_end)
 
-    def _gather(self, spans: np.ndarray[Any, np.dtype[np.int64]], *, at_end: bool) -> None:
+    def _gather(self, spans: NDArray[np.int64], *, trimmed: bool, at_end: bool) -> None:
         out = self._out.place(int(spans[0, 1] - spans[0, 0]) + kernels.SLACK, at_end=at_end)
-        kernels.gather(spans, np.zeros(1, np.int64), out, self._out_offsets.place(OFFSETS, at_end=at_end))
+        kernels.gather(spans, int(trimmed), out, self._out_offsets.place(OFFSETS, at_end=at_end))
 
 
 def values(count: int, seed: int, corpus: Sequence[bytes]) -> Iterator[bytes]:
@@ -167,7 +167,7 @@ def prove_that_bounds_are_checked() -> None:
     """Fail if a kernel can write past an array. Numba's cache may hold code without bounds checks."""
     ends = np.zeros(2, np.int32)
     try:
-        kernels.bodies(0, ends.ctypes.data, 0, 0, 1, np.empty((0, 2), np.int64), np.empty(1, np.uint8))
+        kernels.bodies((0, ends.ctypes.data, 0, 0), np.empty((0, 2), np.int64), np.empty(1, np.uint8))
     except IndexError:
         return
     raise AssertionError("nothing checks the bounds: set NUMBA_CACHE_DIR to an empty folder")

@@ -55,6 +55,6 @@ def centre(request: pytest.FixtureRequest) -> Broker | None:
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
     """Return the broker and its token server."""
-    broker = SecuredBroker(tmp_path_factory.mktemp("secured"))
+    broker = SecuredBroker(tmp_path_factory.mktemp("secured"), STEADY)
     with broker.tokens, broker:
         yield broker

@@ -20,7 +20,7 @@ from app.model import Assignment, Receipt
 from app.runtime import REAL, Runtime, Timings
 from app.start import service
 from tests.support.logs import of_event
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE, until
 
 TASKS = 2
 ALONE = Runtime(timings=Timings(sign_of_life=0.2))
@@ -115,7 +115,7 @@ class Running:
     def end(self) -> int | None:
         """Stop it as a signal does, and return its exit code."""
         self._stop.request("test")
-        self._thread.join(60)
+        self._thread.join(PATIENCE)
         return self.code
 
     def __exit__(self, *_: object) -> None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from pathlib import Path
 from types import MappingProxyType
-from typing import Self, TypeVar
+from typing import Self
 
-from confluent_kafka import KafkaException
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its __all__
     AclBinding,
     AclBindingFilter,
@@ -25,7 +23,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its 
 from cryptography import x509
 
 from app.embedded.broker import Broker, HeldPorts
-from tests.conftest import QUICK_JAVA
+from tests.conftest import QUICK_JAVA, wait_for_coordinators
 from tests.independent import Written, amiss, committed, line, produce, read, values
 from tests.integration.certificates import Authority
 from tests.integration.service import Event, settings
@@ -93,7 +91,8 @@ class SecuredBroker(Broker):
         """Start, and give the user a password."""
         super().__enter__()
         self.set_password(PASSWORD)
-        return settled(self)
+        wait_for_coordinators(self)
+        return self
 
     def _server_properties(self, node: int) -> dict[str, str]:
         own = super()._server_properties(node)
@@ -220,20 +219,6 @@ def forbid(broker: Broker, right: Right) -> None:
     admin = broker.admin()
     (taken,) = admin.delete_acls([found])[found].result(60)
     assert right == (taken.restype, taken.name, taken.operation)
-
-
-B = TypeVar("B", bound=Broker)
-
-
-def settled(broker: B) -> B:
-    """Return a broker once it answers for groups: the first request creates the topic of their offsets."""
-    admin, deadline = broker.admin(), time.monotonic() + 300
-    while time.monotonic() < deadline:
-        with contextlib.suppress(KafkaException, TimeoutError):
-            admin.describe_consumer_groups(["any"])["any"].result(10)
-            return broker
-        time.sleep(0.1)
-    raise TimeoutError("no coordinator answers")
 
 
 def stage(broker: SecuredBroker, way: str, name: str) -> Event:

@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
 import psutil
@@ -107,9 +106,7 @@ class Winnow:
     def _command(self) -> list[str]:
         return [sys.executable, "-m", "app.cli", *self._arguments]
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Kill the service and its child processes. If a test failed, print the log."""
         self._remember_tree()
         with contextlib.suppress(ProcessLookupError):  # all have ended, or it has no group yet
@@ -183,7 +180,7 @@ class Winnow:
         return self.code()
 
     def leftovers(self) -> list[psutil.Process]:
-        """Return the processes that it started and that are still alive."""
+        """Return the processes that it started and that are still alive. Ask within the block: its end kills them."""
         return alive_after(self._tree)
 
     def _remember_tree(self) -> None:

@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from types import TracebackType
 from typing import Self
 
 import pytest
@@ -180,9 +179,7 @@ class RunningTask:
         until(lambda: len(self._pipeline.lag()) >= len(self._ranges), "the task to open")
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Fence the task and wait for its end."""
         fence = KafkaFence({"bootstrap.servers": self._pipeline.output}, self._pipeline.group, 60, self._pipeline.dead)
         while self._thread.is_alive():

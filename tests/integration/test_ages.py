@@ -13,7 +13,7 @@ from app.kafka.ages import KafkaAges, KafkaFirstRecords
 from app.kafka.topics import KafkaTopics
 from app.model import Partition
 from tests.conftest import Topics
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.integration
 DAY = 86_400.0
@@ -38,12 +38,9 @@ def write(broker: Cluster, topic: str, partition: int, *ages: float, transaction
     assert 0 == producer.flush(30)
 
 
-def read_until(ages: KafkaAges, offsets: dict[Partition, int], wanted: int) -> dict[Partition, float]:
-    """Look until this many ages are known. A new client may need more than one look."""
-    deadline = time.monotonic() + PATIENCE
-    while len(found := ages.waiting(offsets)) < wanted and time.monotonic() < deadline:
-        pass
-    return {partition: round((each.since or AT) - AT, 2) for partition, each in found.items()}
+def read_until(ages: KafkaAges, offsets: dict[Partition, int], wanted: dict[Partition, float]) -> None:
+    """Look until these are the ages, in seconds since `AT`. Until a look reads a partition, its last reading stands."""
+    until(lambda: wanted == {at: round((each.since or AT) - AT, 2) for at, each in ages.waiting(offsets).items()})
 
 
 def test_the_first_waiting_record_has_an_age(broker: Cluster, topics: Topics) -> None:
@@ -56,8 +53,8 @@ def test_the_first_waiting_record_has_an_age(broker: Cluster, topics: Topics) ->
     connection = AdminConnection({"bootstrap.servers": broker.bootstrap})
     ages = KafkaAges({"bootstrap.servers": broker.bootstrap}, "ages", KafkaTopics(connection))
 
-    assert {plain: 20.0, aborted: 40.0, empty: 0.0} == read_until(ages, {plain: 1, aborted: 0, empty: 0}, 3)
-    assert {plain: 30.0, aborted: 40.0, other: 60.0} == read_until(ages, {plain: 2, aborted: 0, other: 0}, 3)
+    read_until(ages, {plain: 1, aborted: 0, empty: 0}, {plain: 20.0, aborted: 40.0, empty: 0.0})
+    read_until(ages, {plain: 2, aborted: 0, other: 0}, {plain: 30.0, aborted: 40.0, other: 60.0})
     assert {7 * DAY} == {each.retention for each in ages.waiting({plain: 2, other: 0}).values()}
 
 
@@ -88,7 +85,7 @@ def test_what_cannot_be_read_in_time(broker: Cluster, topics: Topics) -> None:
     write(broker, *aborted, 40, transactional=True)
     kafka = {"bootstrap.servers": broker.bootstrap}
     ages = KafkaAges(kafka, "ages", KafkaTopics(AdminConnection(kafka)))
-    read_until(ages, {plain: 0, aborted: 3}, 2)
+    read_until(ages, {plain: 0, aborted: 3}, {plain: 10.0, aborted: 0.0})
     ages._first_records._seconds = 0
 
     assert {plain: round(AT + 10), aborted: None} == {

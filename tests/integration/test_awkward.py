@@ -41,7 +41,8 @@ def test_retention_overtakes_a_running_service(broker: Cluster, topics: Topics) 
     with services(*configs) as (told, ends):
         for sink in sinks.values():
             arrived(broker.bootstrap, sink, 20)
-        upstream = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": source})
+        own: dict[str, str | int] = {"transactional.id": source, "transaction.timeout.ms": 600_000}
+        upstream = Producer({"bootstrap.servers": broker.bootstrap, **own})
         upstream.init_transactions(30)
         upstream.begin_transaction()
         upstream.produce(source, line(10), partition=0)

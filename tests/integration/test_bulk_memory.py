@@ -154,7 +154,6 @@ def take_error(error):
     return Full()
 native.take_error = take_error
 sender = bulk.BulkSender.__new__(bulk.BulkSender)
-sender._handle, sender._open = 1, True
 sender._mark = None
 sender._line = sender._dead_letter = bulk._Target(1, "t", 0)
 

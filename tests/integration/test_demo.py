@@ -16,7 +16,7 @@ import pytest
 from tests.integration.service import end
 from tests.integration.status_page import ask, is_ready
 from tests.support.spark import quick_spark
-from tests.support.waiting import alive_after, until
+from tests.support.waiting import PATIENCE, alive_after, until
 
 pytestmark = pytest.mark.integration
 
@@ -42,7 +42,7 @@ def test_the_page_stays_up(tmp_path: Path) -> None:
         until(lambda: json.loads(ask(f"{first}api/status")[1])["totals"]["records"] > 2_000, "new lines")
         below = psutil.Process(demo.pid).children(recursive=True)
         demo.send_signal(signal.SIGTERM)
-        assert 0 == demo.wait(60)
+        assert 0 == demo.wait(PATIENCE)
         assert [] == alive_after(below)
     finally:
         if demo.poll() is None:

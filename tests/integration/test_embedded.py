@@ -14,6 +14,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from app.embedded.broker import Broker, BrokerFailed, Cluster
 from app.embedded.jars import Bundle, FetchFailed, JavaMissing, fetch_jars
 from tests.conftest import QUICK_JAVA
+from tests.support.waiting import PATIENCE
 
 # A shell starts background jobs with SIGINT ignored, and Python keeps that. A foreground parent does not ignore it.
 HOLD_A_BROKER = f"""
@@ -43,7 +44,7 @@ def read(cluster: Cluster, topic: str, count: int) -> list[bytes | None]:
     return values
 
 
-def gone(process: psutil.Process, seconds: float = 20) -> bool:
+def gone(process: psutil.Process, seconds: float = PATIENCE) -> bool:
     """Wait for a process to end."""
     try:
         process.wait(seconds)
@@ -80,7 +81,7 @@ def test_nothing_is_left_after_the_block() -> None:
         assert folder.is_dir()
         _ = 1 / 0
 
-    assert all(gone(process, 1) for process in processes)
+    assert all(gone(process) for process in processes)
     assert not folder.exists()
 
 
@@ -107,7 +108,7 @@ def test_dies_with_an_interrupted_parent() -> None:
         pid, folder = parent.stdout.readline().decode().split()
         processes = tree(int(pid))
         parent.send_signal(signal.SIGINT)
-        parent.wait(30)
+        parent.wait(PATIENCE)
 
         assert all(gone(process) for process in processes)
         assert not Path(folder).exists()

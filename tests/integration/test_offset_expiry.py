@@ -16,7 +16,7 @@ from app.kafka.cluster import KafkaGroup
 from app.model import Pause
 from app.start import clients
 from tests import independent
-from tests.conftest import QUICK_JAVA
+from tests.conftest import QUICK_JAVA, STEADY
 from tests.independent import Written, by_partition, cleansed, committed, line, produce, read
 from tests.integration.in_process import Running, run
 from tests.integration.service import settings
@@ -26,9 +26,8 @@ from tests.support.waiting import until
 @pytest.fixture(scope="module")
 def forgetful() -> Iterator[Broker]:
     """Return a broker that expires the offsets of a group that has been idle for a minute."""
-    with Broker(
-        properties={"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "1000"}, java=QUICK_JAVA
-    ) as broker:
+    soon = {"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "1000"}
+    with Broker(properties={**soon, **STEADY}, java=QUICK_JAVA) as broker:
         yield broker
 
 

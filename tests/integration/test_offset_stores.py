@@ -51,5 +51,7 @@ class TestKafkaGroupOffsets(OffsetStoreContract):
             producer.send_offsets_to_transaction([TopicPartition(*partition, 2, "inside")], group, 10)
 
             assert {partition: CommittedOffset(1, "before")} == store.load([partition], stable=False)
+            with pytest.raises(Unreachable, match="Timed out"):
+                store.load([partition], stable=True)
             producer.commit_transaction(10)
             assert {partition: CommittedOffset(2, "inside")} == store.load([partition], stable=True)

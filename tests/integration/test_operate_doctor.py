@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 from click.testing import CliRunner
 
 from app.cli import main
-from app.embedded.broker import Cluster
+from app.embedded.broker import Cluster, HeldPorts
 from tests.conftest import Topics
 from tests.independent import Written, line, produce, read
 from tests.integration.in_process import Running
@@ -44,7 +43,8 @@ def record(number: int) -> Written:
 def test_one_look_at_everything(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
     """A working service is healthy. A copied line is found after its end, and no archive holds a secret or a record."""
     source, sink, dead, bundle = topics("raw", 3), topics("clean", 2), topics("dead", 2), tmp_path / "found.tar.gz"
-    config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead, http={"port": free_port()})
+    ports = HeldPorts(1)
+    config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead, http={"port": ports[0]})
     config["kafka"] |= {"sasl.username": f"{SECRET}-user", "sasl.password": SECRET}
     config["parser"] = {"samples": [{"line": MARK.decode(), "reason": "empty"}]}
     file = file_of(config, tmp_path)
@@ -85,9 +85,3 @@ def unpacked(bundle: Path) -> dict[str, str]:
     with tarfile.open(bundle) as archive:
         members = {each.name: archive.extractfile(each) for each in archive}
         return {name: content.read().decode() for name, content in members.items() if content}
-
-
-def free_port() -> int:
-    with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))
-        return int(server.getsockname()[1])

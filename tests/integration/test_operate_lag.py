@@ -33,7 +33,8 @@ def test_the_lag_of_a_group(broker: Cluster, topics: Topics, tmp_path: Path) -> 
     hour_ago = round((time.time() - 3600) * 1000)
     produce(broker.bootstrap, source, [Written(line(n), None, 0, timestamp=hour_ago) for n in range(10)])
     produce(broker.bootstrap, source, [Written(line(n), None, 1) for n in range(3)])
-    upstream = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": f"upstream-{group}"})
+    own: dict[str, str | int] = {"transactional.id": f"upstream-{group}", "transaction.timeout.ms": 600_000}
+    upstream = Producer({"bootstrap.servers": broker.bootstrap, **own})
     upstream.init_transactions(30)
     upstream.begin_transaction()
     upstream.produce(source, line(1), partition=2)

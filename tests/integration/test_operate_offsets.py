@@ -24,6 +24,7 @@ from tests.independent import Written, cleansed, client, commit, committed, line
 from tests.integration.in_process import Running
 from tests.integration.in_process import run as run_service
 from tests.integration.service import settings
+from tests.support.logs import of_event
 from tests.support.waiting import PATIENCE, until
 
 HOUR = 3_600_000
@@ -71,7 +72,7 @@ def test_a_backfill_beside_the_service(hourly: HourlySource) -> None:
             run_service(hourly.config, runtime=REAL)
         assert 0 == end()
 
-    assert [] == [each for each in logs if each["event"] == "partitions_fenced"]
+    assert [] == of_event(logs, "partitions_fenced")
 
 
 @pytest.mark.usefixtures("brief_looks")
@@ -159,7 +160,8 @@ def test_a_transaction_that_a_crash_left_open(hourly: HourlySource) -> None:
     """A reset fences a transaction left open by a crash, so that the transaction cannot replace the new offset."""
     commit(hourly.bootstrap, hourly.group, {(hourly.source, 0): 4, (hourly.source, 1): 4})
     identity = transactional_id(hourly.group, Partition(hourly.source, 0))
-    crashed = Producer({"bootstrap.servers": hourly.bootstrap, "transactional.id": identity})
+    own: dict[str, str | int] = {"transactional.id": identity, "transaction.timeout.ms": 600_000}
+    crashed = Producer({"bootstrap.servers": hourly.bootstrap, **own})
     crashed.init_transactions(30)
     crashed.begin_transaction()
     consumer = Consumer({"bootstrap.servers": hourly.bootstrap, "group.id": hourly.group})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -18,6 +19,7 @@ from tests.conftest import Topics
 from tests.independent import Written, cleansed, client, committed, ends, line, produce, read, values
 from tests.integration.in_process import run
 from tests.integration.service import settings
+from tests.integration.tasks import slow_down
 from tests.support.configuration import file_of
 from tests.support.waiting import PATIENCE, until
 
@@ -63,7 +65,8 @@ def test_what_cannot_be_read_is_told(broker: Cluster, topics: Topics, tmp_path: 
     produce(broker.bootstrap, source, [Written(line(n), None, 0, BEGAN + n) for n in range(10)])
     for deleted in client(broker.bootstrap).delete_records([TopicPartition(source, 0, 4)]).values():
         deleted.result(PATIENCE)
-    upstream = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": source})
+    own: dict[str, str | int] = {"transactional.id": source, "transaction.timeout.ms": 600_000}
+    upstream = Producer({"bootstrap.servers": broker.bootstrap, **own})
     upstream.init_transactions(PATIENCE)
     upstream.begin_transaction()
     upstream.produce(source, line(10), timestamp=BEGAN + 10)
@@ -104,7 +107,9 @@ def test_a_replay_that_is_killed(broker: Cluster, topics: Topics, tmp_path: Path
     """The same command resumes a killed replay; nothing is lost or duplicated."""
     source, sink, dead, into = topics("raw", 2), topics("clean"), topics("dead"), topics("into", 2)
     broker.create_topic(f"{into}.dlq", 1)
-    file = file_of(settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead), tmp_path)
+    config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead)
+    file = file_of({**config, "kafka": {**config["kafka"], "client.id": into}}, tmp_path)
+    slow_down(broker.bootstrap, into, 1_000)  # far from its end, however late it is killed
     total = 200_000
     produce(broker.bootstrap, source, (Written(line(n), None, n % 2, BEGAN + n) for n in range(total)))
     window = ["--from", str(BEGAN), "--to", str(BEGAN + total), "--into", into]
@@ -112,8 +117,10 @@ def test_a_replay_that_is_killed(broker: Cluster, topics: Topics, tmp_path: Path
     with subprocess.Popen([sys.executable, "-m", "app.cli", "replay", "-c", str(file), *window]) as process:
         until(lambda: sum(ends(broker.bootstrap, into).values()) > 0, "lines")
         process.kill()
+    file_of(config, tmp_path)  # at full speed
     done = CliRunner().invoke(main, ["replay", "-c", str(file), "--json", *window])
 
-    assert 0 == done.exit_code, done.stderr
+    assert (-signal.SIGKILL, 0) == (process.returncode, done.exit_code), done.stderr
+    assert sum(each["in"] for each in json.loads(done.stdout)["partitions"]) > 0
     lines = Counter(each.value for each in read(broker.bootstrap, into))
     assert Counter(cleansed(n) for n in range(total)) == lines

@@ -152,7 +152,7 @@ def test_a_replay_that_is_killed(broker: Cluster, topics: Topics, tmp_path: Path
 
     for _ in range(2):
         before = service.end()
-        with service.process("--rate", "40") as process:
+        with service.process("--rate", "10") as process:
             until(lambda before=before: service.end() > before + 20, "lines")  # type: ignore[misc]  # mypy's own
             process.kill()
     code, found = service.replay()

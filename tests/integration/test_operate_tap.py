@@ -14,7 +14,7 @@ from tests.conftest import Topics
 from tests.independent import Written, cleansed, committed, line, produce, read
 from tests.integration.service import settings
 from tests.support.configuration import file_of
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE, until
 
 
 def test_live_pairs(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
@@ -56,8 +56,8 @@ class Tap:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None:
             self.process.kill()
-        self.process.wait(60)
-        self._listener.join(10)
+        self.process.wait(PATIENCE)
+        self._listener.join(PATIENCE)
         for pipe in (self.process.stdout, self.process.stderr):
             assert pipe is not None
             pipe.close()

@@ -30,7 +30,8 @@ def test_what_is_left_open_is_listed_and_aborted(broker: Cluster, topics: Topics
     commit(broker.bootstrap, sink, {(source, 0): 0, (source, 1): 0})
 
     def begun(identity: str) -> Producer:
-        producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": identity})
+        own: dict[str, str | int] = {"transactional.id": identity, "transaction.timeout.ms": 600_000}
+        producer = Producer({"bootstrap.servers": broker.bootstrap, **own})
         producer.init_transactions(30)
         producer.begin_transaction()
         producer.produce(sink, b"x")

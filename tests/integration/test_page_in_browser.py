@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from app.model import FirstWaiting, Partition, Pause
 from app.offsets.metadata import Counts
 from app.offsets.times import Histogram, TaskTimes
 from app.runtime import REAL
-from app.status.server import StatusServer
+from app.status.server import serve
 from app.status.snapshot import About, Ending, PartitionState, PartitionStatus, Phase, Problem, RoundStatus, Snapshot
 from app.status.window import Moment, Point
 from tests.browser import PROGRAM, Browser
@@ -137,12 +137,13 @@ class Shown:
 @contextmanager
 def page(
     shown: Shown, folder: Path, width: int = 1100, height: int = 800, *, dark: bool = False
-) -> Iterator[tuple[Browser, StatusServer]]:
+) -> Iterator[tuple[Browser, AbstractContextManager[str]]]:
+    server = serve("127.0.0.1", 0, lambda: shown.now)
     with (
-        StatusServer("127.0.0.1", 0, lambda: shown.now) as server,
+        server as url,
         Browser(folder / "profile", width, height, dark=dark) as browser,
     ):
-        browser.open(server.url)
+        browser.open(url)
         browser.until("last !== null")
         yield browser, server
 

@@ -27,9 +27,10 @@ from app.driver.stop import Stop
 from app.errors import NotAllowed, NotUsable
 from app.runtime import REAL
 from app.start import clients, service
+from tests.conftest import STEADY, wait_for_coordinators
 from tests.integration.guarded import GuardedBroker, login
 from tests.integration.in_process import ThreadRounds
-from tests.integration.secured import allow, settled
+from tests.integration.secured import allow
 
 KINDS = {
     "--topic": ResourceType.TOPIC,
@@ -37,14 +38,15 @@ KINDS = {
     "--transactional-id": ResourceType.TRANSACTIONAL_ID,
     "--cluster": ResourceType.BROKER,
 }
-TOLD = {"allow.everyone.if.no.acl.found": "false", "transaction.max.timeout.ms": "900000"}
+PROPERTIES = {"transaction.max.timeout.ms": "900000", **STEADY}
 
 
 @pytest.fixture(scope="module")
 def strict() -> Iterator[GuardedBroker]:
     """Return a broker that allows only what an ACL allows."""
-    with GuardedBroker(TOLD) as broker:
-        yield settled(broker)
+    with GuardedBroker({"allow.everyone.if.no.acl.found": "false", **PROPERTIES}) as broker:
+        wait_for_coordinators(broker)
+        yield broker
 
 
 def topics(broker: GuardedBroker, name: str) -> dict[str, str]:
@@ -184,8 +186,9 @@ def test_a_topic_that_only_the_pattern_means_may_be_unreadable(guarded: GuardedB
 @pytest.fixture(scope="module")
 def guarded() -> Iterator[GuardedBroker]:
     """Return a broker that allows what no ACL denies."""
-    with GuardedBroker({"transaction.max.timeout.ms": "900000", "offsets.retention.minutes": "1"}) as broker:
-        yield settled(broker)
+    with GuardedBroker({"offsets.retention.minutes": "1", **PROPERTIES}) as broker:
+        wait_for_coordinators(broker)
+        yield broker
 
 
 def ends(broker: GuardedBroker) -> dict[str, int]:
@@ -206,9 +209,9 @@ def test_nothing_changes(guarded: GuardedBroker) -> None:
     topics(guarded, name)
     config = configuration(guarded, name)
     assert 0 == run(config)
-    task = Producer(
-        {"bootstrap.servers": guarded.bootstrap, "transactional.id": f"winnow/{name}/{name}-raw/0", "log_level": 0}
-    )
+    identity = f"winnow/{name}/{name}-raw/0"
+    own: dict[str, str | int] = {"transactional.id": identity, "transaction.timeout.ms": 600_000, "log_level": 0}
+    task = Producer({"bootstrap.servers": guarded.bootstrap, **own})
     task.init_transactions(30)
     task.begin_transaction()
     task.produce(f"{name}-clean", b"line")

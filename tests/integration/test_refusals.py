@@ -17,6 +17,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its 
 from app.config import load
 from app.driver.check import connected
 from app.start import clients
+from tests.conftest import STEADY, wait_for_coordinators
 from tests.integration.guarded import GuardedBroker, login
 from tests.integration.service import Winnow, refusal
 
@@ -24,7 +25,8 @@ from tests.integration.service import Winnow, refusal
 @pytest.fixture(scope="module")
 def guarded() -> Iterator[GuardedBroker]:
     """Return a broker with the topics of these tests."""
-    with GuardedBroker() as broker:
+    with GuardedBroker(STEADY) as broker:
+        wait_for_coordinators(broker)
         for role in ("raw", "clean", "dead"):
             broker.create_topic(role)
         yield broker

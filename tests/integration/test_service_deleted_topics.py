@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from app.embedded.broker import Broker
-from tests.conftest import QUICK_JAVA
+from tests.conftest import QUICK_JAVA, STEADY
 from tests.independent import Feeder, read
 from tests.integration.service import Winnow, settings
 from tests.support.waiting import until
@@ -21,7 +21,7 @@ ROLES = ("raw", "clean", "dead")
 @pytest.fixture(scope="module")
 def eager() -> Iterator[Broker]:
     """Return a broker that creates every topic on request."""
-    with Broker(properties={"auto.create.topics.enable": "true"}, java=QUICK_JAVA) as broker:
+    with Broker(properties={"auto.create.topics.enable": "true", **STEADY}, java=QUICK_JAVA) as broker:
         yield broker
 
 

@@ -13,18 +13,12 @@ import pytest
 
 from app.embedded.broker import Cluster
 from tests.conftest import Topics
+from tests.data.make import EVENT
 from tests.independent import Record, cleanse, line, read
 from tests.integration.service import Winnow, settings
 from tests.servers.flume import FlumeAgent
 from tests.support.waiting import until
 
-AVRO = fastavro.parse_schema(
-    {
-        "type": "record",
-        "name": "AvroFlumeEvent",
-        "fields": [{"name": "headers", "type": {"type": "map", "values": "string"}}, {"name": "body", "type": "bytes"}],
-    }
-)
 LINES, BEFORE_THE_KILL = 400, 150
 PARTITIONS = 2
 
@@ -41,7 +35,7 @@ def opened(record: Record, *, avro: bool) -> Arrived:
     value = record.value or b""
     if not avro:
         return Arrived(value, [])
-    event: Any = fastavro.schemaless_reader(io.BytesIO(value), AVRO, None)
+    event: Any = fastavro.schemaless_reader(io.BytesIO(value), EVENT, None)
     return Arrived(event["body"], [(name, event["headers"][name].encode()) for name in ("timestamp", "host")])
 
 

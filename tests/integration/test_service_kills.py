@@ -9,7 +9,10 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from app.demo.lines import Recipe, load
+import psutil
+
+from app.demo.feed import load
+from app.demo.lines import Recipe
 from app.demo.verify import Verification
 from app.embedded.broker import Cluster
 from tests.conftest import Topics
@@ -71,7 +74,7 @@ def test_workers_are_killed(broker: Cluster, topics: Topics, tmp_path: Path, lon
             gate.open(kills)
         loading.result(PATIENCE)
         watch_until(verification, recipe.count)
-        code = service.stop()
+        code, left = service.stop(), service.leftovers()
         verdict = verification.finish()
 
     assert kills == len(killed) == len(set(killed))
@@ -79,7 +82,7 @@ def test_workers_are_killed(broker: Cluster, topics: Topics, tmp_path: Path, lon
     assert 0 == code
     assert {} == verdict.faults
     assert verdict.out + verdict.dead == recipe.count
-    assert [] == service.leftovers()
+    assert [] == left
 
 
 def test_the_jvm_is_killed(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
@@ -90,8 +93,9 @@ def test_the_jvm_is_killed(broker: Cluster, topics: Topics, tmp_path: Path) -> N
     with Feeder(broker.bootstrap, source, 2) as feeder:
         with WinnowOnSpark(config, tmp_path) as service:
             until(lambda: len(read(broker.bootstrap, sink)) > 300, "a flow")
+            below = psutil.Process(service.pid).children(recursive=True)  # those of a dead JVM are not below it
             service.java[0].kill()
-            code = service.code()
+            code, left = service.code(), alive_after(below)
         until(lambda: feeder.written.total() > 1_500)
     with Winnow(config, tmp_path, "--until-end") as again:
         last = again.code()
@@ -100,7 +104,7 @@ def test_the_jvm_is_killed(broker: Cluster, topics: Topics, tmp_path: Path) -> N
     (error,) = [text for text in service.noise if text.startswith("winnow:")]
     assert "Spark ended while Winnow was running" in error
     assert {} == amiss(feeder.written, read(broker.bootstrap, sink))
-    assert [] == service.leftovers()
+    assert [] == left
 
 
 def watch_until(verification: Verification, records: int) -> None:

@@ -13,7 +13,6 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from confluent_kafka import Consumer
 
 from app.embedded.broker import HeldPorts
 from tests.independent import Written, line, produce, read
@@ -147,17 +146,10 @@ def asked(url: str) -> bytes:
         return found
 
 
-def records(bootstrap: str, topic: str) -> Iterator[tuple[str, bytes]]:
+def records(bootstrap: str, topic: str) -> Iterator[tuple[str, str]]:
     """Yield each record of a topic with its headers."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "canaries", "auto.offset.reset": "earliest"})
-    consumer.subscribe([topic])
-    while (message := consumer.poll(5)) is not None:
-        if message.error() is None:
-            yield (
-                f"record {topic} {message.offset()}",
-                repr((message.headers(), message.key(), message.value())).encode(),
-            )
-    consumer.close()
+    for record in read(bootstrap, topic):
+        yield f"record {topic} {record.offset}", repr(record)
 
 
 def said(service: WinnowOnSpark) -> str:

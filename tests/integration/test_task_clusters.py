@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-
-import pytest
 
 from app.embedded.broker import Broker, Cluster
 from app.kafka.backend import Backend
 from app.kafka.fence import KafkaFence
 from app.model import Guarantee, OffsetRange, Outcome, Partition
 from tests import independent
-from tests.conftest import QUICK_JAVA, Topics
+from tests.conftest import Topics
 from tests.independent import Written, amiss, line, produce, values
 from tests.integration.tasks import BOTH_BACKENDS, BOTH_GUARANTEES, PLACEHOLDER, Pipeline, make_pipeline
 from tests.support.waiting import until
-
-
-@pytest.fixture(scope="module")
-def centre() -> Iterator[Broker]:
-    """Return the cluster of the sink."""
-    with Broker(java=QUICK_JAVA) as broker:
-        yield broker
 
 
 def apart(broker: Cluster, centre: Broker, topics: Topics, guarantee: Guarantee, backend: Backend) -> Pipeline:
@@ -36,10 +26,10 @@ def apart(broker: Cluster, centre: Broker, topics: Topics, guarantee: Guarantee,
 @BOTH_GUARANTEES
 @BOTH_BACKENDS
 def test_a_task_goes_on_where_another_ended(
-    broker: Cluster, centre: Broker, topics: Topics, guarantee: Guarantee, backend: Backend
+    broker: Cluster, second: Broker, topics: Topics, guarantee: Guarantee, backend: Backend
 ) -> None:
     """Output, dead letters and offsets are on the sink's cluster, each record once; the source's is unchanged."""
-    pipeline = apart(broker, centre, topics, guarantee, backend)
+    pipeline = apart(broker, second, topics, guarantee, backend)
     for begin in (0, 50):
         lines = [Written(line(n, p), None, p) for n in range(begin, begin + 50) for p in range(2)]
         produce(broker.bootstrap, pipeline.source, [*lines, Written(b"rubbish %d" % begin)])
@@ -53,13 +43,13 @@ def test_a_task_goes_on_where_another_ended(
 
 
 @BOTH_BACKENDS
-def test_the_fence_is_on_the_sinks_cluster(broker: Cluster, centre: Broker, topics: Topics, backend: Backend) -> None:
+def test_the_fence_is_on_the_sinks_cluster(broker: Cluster, second: Broker, topics: Topics, backend: Backend) -> None:
     """A fence on the sink's cluster ends a task and its transaction. On the source's cluster it has no effect."""
-    pipeline = apart(broker, centre, topics, Guarantee.EXACTLY_ONCE, backend)
+    pipeline = apart(broker, second, topics, Guarantee.EXACTLY_ONCE, backend)
     produce(broker.bootstrap, pipeline.source, [Written(line(n)) for n in range(50)])
     here, there = (
         KafkaFence({"bootstrap.servers": at}, pipeline.group, 60, pipeline.dead)
-        for at in (broker.bootstrap, centre.bootstrap)
+        for at in (broker.bootstrap, second.bootstrap)
     )
 
     with pipeline.running(*(OffsetRange(Partition(pipeline.source, number), None, 0) for number in range(2))) as task:

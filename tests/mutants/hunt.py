@@ -79,7 +79,9 @@ def main() -> int:
     survivors = hunt(mutants, chosen.tests or QUICK)
     if survivors and not chosen.tests:
         print("what no quick test noticed is tried on real servers now")
-        with Broker(java=quick_java()) as broker:
+        # As in `tests.conftest`, which cannot be imported before pytest's plugins.
+        steady = {"broker.session.timeout.ms": "60000"}
+        with Broker(properties=steady, java=quick_java()) as broker:
             os.environ["TEST_KAFKA_BROKER"] = broker.bootstrap
             survivors = hunt(survivors, ON_SERVERS.read_text().split())
     share = 1 - len(survivors) / max(1, len(mutants))

@@ -7,7 +7,6 @@ import os
 import subprocess
 import threading
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from app.embedded.broker import Broker, Cluster
@@ -57,9 +56,7 @@ class Query:
             else:
                 self.progress.append(said)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """End it. If a test failed, print its log."""
         with self._process:
             self._close_input()

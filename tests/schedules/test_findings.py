@@ -18,6 +18,10 @@ from tests.simulation.schedule import Result, Setting
 from tests.simulation.world import installed
 
 
+class NotPreventedYet(Exception):
+    """The expected failure. Any other is a fault of the model or of the test."""
+
+
 def results(setting: Setting, *events: Event, seeds: int) -> Sequence[Result]:
     """Run these events in this many orders."""
     plan = sorted(events, key=lambda event: event.at)
@@ -32,7 +36,7 @@ def lines(first: float, every: float, partitions: int = 2) -> Sequence[Event]:
 
 @pytest.mark.xfail(
     strict=True,
-    raises=AssertionError,
+    raises=NotPreventedYet,
     reason="a fenced producer's offset joins the transaction that hangs in the group's partition",
 )
 def test_an_offset_of_a_fenced_producer_is_not_committed() -> None:
@@ -48,12 +52,13 @@ def test_an_offset_of_a_fenced_producer_is_not_committed() -> None:
 
     found = results(Setting(2, round_interval=2), *lines(3.0, 0.25), *moves, seeds=40)
 
-    assert 0 == sum(result.lost_in_gaps for result in found)
+    if any(result.lost_in_gaps for result in found):
+        raise NotPreventedYet
 
 
 @pytest.mark.xfail(
     strict=True,
-    raises=AssertionError,
+    raises=NotPreventedYet,
     reason="a fenced producer's batch joins the transaction that hangs in the sink's partition",
 )
 def test_a_batch_of_a_fenced_producer_stays_unread() -> None:
@@ -71,7 +76,8 @@ def test_a_batch_of_a_fenced_producer_stays_unread() -> None:
         Setting(1, round_interval=2), *lines(0.8, 0.2, 1), *moves, Event(1.6, What.NEW_GENERATION), seeds=80
     )
 
-    assert 0 == sum(result.doubled_in_gaps for result in found)
+    if any(result.doubled_in_gaps for result in found):
+        raise NotPreventedYet
 
 
 def test_a_first_offset_that_is_pending_has_not_vanished() -> None:

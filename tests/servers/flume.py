@@ -7,17 +7,16 @@ import socket
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from app.embedded.broker import HeldPorts
 from app.embedded.jars import fetch_jars, find_java
 from app.embedded.process import ManagedProcess
 from tests.servers.bundles import FLUME
+from tests.support.waiting import PATIENCE
 
 CONFIGURATION = Path(__file__).parents[2] / "docker" / "flume.conf"
 JAVA = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
-SECONDS = 60
 
 
 class FlumeAgent:
@@ -53,9 +52,7 @@ class FlumeAgent:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """End it. If a test failed, print its log."""
         self.kill()
         if kind is not None:
@@ -66,7 +63,7 @@ class FlumeAgent:
         command = [find_java(), *JAVA, "-cp", f"{fetch_jars(FLUME)}/*", "org.apache.flume.node.Application"]
         options = ["--no-reload-conf", "--name", "agent", "--conf-file", str(self._file)]
         self._process = ManagedProcess([*command, *options], self._log)
-        deadline = time.monotonic() + SECONDS
+        deadline = time.monotonic() + PATIENCE
         while not self._answers():
             assert self._process.poll() is None, f"Flume ended:\n{self._log.read_text()[-5_000:]}"
             assert time.monotonic() < deadline, f"Flume does not listen:\n{self._log.read_text()[-5_000:]}"
@@ -82,7 +79,7 @@ class FlumeAgent:
 
     def send(self, lines: Sequence[bytes]) -> Iterator[bytes]:
         """Send lines. Yield each one that Flume acknowledges, which is then in the channel. The others may be, too."""
-        with socket.create_connection(("127.0.0.1", self.port), SECONDS) as connection:
+        with socket.create_connection(("127.0.0.1", self.port), PATIENCE) as connection:
             connection.sendall(b"".join(line + b"\n" for line in lines))
             for line, answer in zip(lines, connection.makefile("rb"), strict=False):
                 assert answer == b"OK\n", answer

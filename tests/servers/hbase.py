@@ -29,7 +29,6 @@ READY = "Master has completed initialization"
 
 class HBase(Server):
     title: ClassVar = "HBase 2.6.1"
-    start_seconds: ClassVar = 240
 
     def prepare(self) -> None:
         settings = {

@@ -22,7 +22,6 @@ USER = "winnow"
 class Hdfs(Server):
     title: ClassVar = "HDFS 3.5.0"
     port_count: ClassVar = 3
-    start_seconds: ClassVar = 180
 
     @property
     def namenode(self) -> str:

@@ -30,7 +30,7 @@ class MariaDB(Server):
         script = "create database mysql;\nuse mysql;\nset @auth_root_socket=null;\n"
         script += "".join((share / name).read_text() for name in SCRIPTS)
         done = subprocess.run(
-            [*self._server(), "--bootstrap"], input=script, capture_output=True, text=True, timeout=60, check=False
+            [*self._server(), "--bootstrap"], input=script, capture_output=True, text=True, check=False
         )
         if done.returncode:
             message = f"{self.title} could not make its system tables:\n{done.stderr[-2000:]}"

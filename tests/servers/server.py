@@ -15,7 +15,7 @@ import psutil
 from app.embedded.broker import HeldPorts
 from app.embedded.process import ManagedProcess, Startable
 from app.errors import NotUsable
-from tests.support.waiting import freeze
+from tests.support.waiting import PATIENCE, freeze
 
 LOOK_SECONDS = 0.05
 
@@ -34,7 +34,6 @@ class Server(Startable):
 
     title: ClassVar[str]
     port_count: ClassVar[int] = 1
-    start_seconds: ClassVar[float] = 60
 
     def __init__(self) -> None:
         """Choose the ports without starting."""
@@ -125,7 +124,7 @@ class Server(Startable):
             self._process = None
 
     def _await_ready(self) -> None:
-        deadline = time.monotonic() + self.start_seconds
+        deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
             if self._process is not None and (code := self._process.poll()) is not None:
                 message = f"{self.title} ended while starting (exit code {code}):\n{self.said()[-2000:]}"
@@ -136,5 +135,5 @@ class Server(Startable):
             except OSError:
                 pass  # it is not listening yet
             time.sleep(LOOK_SECONDS)
-        message = f"{self.title} did not answer at {self.address} within {self.start_seconds} s:\n{self.said()[-2000:]}"
+        message = f"{self.title} did not answer at {self.address} within {PATIENCE:.0f} s:\n{self.said()[-2000:]}"
         raise ServerFailed(message)

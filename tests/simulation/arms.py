@@ -7,16 +7,19 @@ Each replaces a part of the product for the time of a block.
 from __future__ import annotations
 
 import math
-import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 
+from app.driver import discover, starting_offsets
+from app.driver.life import Sight
 from app.driver.newcomers import Newcomers
 from app.driver.owners import Owners
 from app.driver.pause import PauseMark
 from app.driver.takeover import Takeover
+from app.executor import task
+from app.executor.lane import states
 from app.executor.lane.ledger import Ledger
 from app.executor.lane.states import Closed, Opened
 from app.headers import TRANSACTION, as_text
@@ -26,9 +29,9 @@ from app.kafka.consumer import TaskConsumer
 from app.kafka.hanging import HangingTransactions, Own
 from app.kafka.writers import TransactionalWriter
 from app.model import NO_EPOCH, CommittedOffset, OffsetRange, Partition, Topic, transactional_id
-from app.offsets import history
-from app.offsets.metadata import OffsetMetadata
+from app.offsets import migrate
 from app.offsets.migrate import Move
+from app.operate import audit
 from app.operate.dead_letters import Letter
 from app.records import Record
 from tests.simulation import scheduler
@@ -65,8 +68,7 @@ def _random_ids() -> AbstractContextManager[None]:
 
 def _offset_first() -> AbstractContextManager[None]:
     """Wrong: the committed offset is read before the earlier owner is fenced."""
-    task = sys.modules["app.executor.task"].Task
-    committed, open_lane = task._committed, Closed.open
+    committed, open_lane = task.Task._committed, Closed.open
 
     def open_late(self: Closed, clients: Any, offsets: Any) -> Opened:
         early = offsets.load([self.ledger.partition], stable=True)
@@ -76,7 +78,7 @@ def _offset_first() -> AbstractContextManager[None]:
         return opened
 
     def stale(
-        self: Any, partitions: Iterable[Partition], *, stable: bool = True
+        self: Any, partitions: Sequence[Partition], *, stable: bool = True
     ) -> Mapping[Partition, CommittedOffset]:
         found = dict(committed(self, partitions, stable=stable))
         for partition in partitions:
@@ -87,7 +89,7 @@ def _offset_first() -> AbstractContextManager[None]:
 
     @contextmanager
     def both() -> Iterator[None]:
-        with _replaced(Closed, "open", open_late), _replaced(task, "_committed", stale):
+        with _replaced(Closed, "open", open_late), _replaced(task.Task, "_committed", stale):
             yield
 
     return both()
@@ -120,7 +122,6 @@ def _rivals_ignored() -> AbstractContextManager[None]:
 
 def _takes_back() -> AbstractContextManager[None]:
     """Wrong: a lane looks for a later owner only if it has committed in this task."""
-    states, task = sys.modules["app.executor.lane.states"], sys.modules["app.executor.task"]
     refuse = states.refuse_if_taken
 
     def if_it_has_committed(ledger: Ledger, committed: CommittedOffset | None) -> None:
@@ -172,20 +173,20 @@ def _leaderless_forgotten() -> AbstractContextManager[None]:
     return both()
 
 
-def _restored_without_id() -> AbstractContextManager[None]:
-    """Wrong: a restored offset does not tell to which topic it belongs."""
-    move_back = history._move_back
+def _restored_bare() -> AbstractContextManager[None]:
+    """Wrong: a restored offset does not tell that the group had begun with its topic."""
+    move_back = migrate._move_back
 
-    def without_id(*what: Any) -> Move:
+    def bare(*what: Any) -> Move:
         move = move_back(*what)
-        return replace(move, source=replace(move.source, metadata=str(OffsetMetadata(since=move.source.offset))))
+        return replace(move, source=replace(move.source, metadata=""))
 
-    return _replaced(history, "_move_back", without_id)
+    return _replaced(migrate, "_move_back", bare)
 
 
 def _outage_is_silence() -> AbstractContextManager[None]:
     """Wrong: what cannot be seen in an outage counts as the silence of other services."""
-    return _replaced(Owners, "lose_sight", lambda _: None)
+    return _replaced(Sight, "lose", lambda _: None)
 
 
 def _works_beside() -> AbstractContextManager[None]:
@@ -233,7 +234,6 @@ def _dead_letters_outside() -> AbstractContextManager[None]:
 
 def _rewound_again() -> AbstractContextManager[None]:
     """Wrong: a retried task goes back again if it finds the planned offset, although an attempt came to it again."""
-    states = sys.modules["app.executor.lane.states"]
     first_position = states._first_position
 
     def whatever_was_counted(planned: OffsetRange, committed: CommittedOffset | None, *, stored: bool) -> Any:
@@ -251,11 +251,11 @@ def _cuts_ignored() -> AbstractContextManager[None]:
 
     @contextmanager
     def both() -> Iterator[None]:
-        forgotten = ("app.driver.discover", "app.driver.starting_offsets")
-        with ExitStack() as stack:
-            stack.enter_context(_replaced(TaskConsumer, "start", start))
-            for module in forgotten:
-                stack.enter_context(_replaced(sys.modules[module], "cut_of", lambda *_: None))
+        with (
+            _replaced(TaskConsumer, "start", start),
+            _replaced(discover, "cut_of", lambda *_: None),
+            _replaced(starting_offsets, "cut_of", lambda *_: None),
+        ):
             yield
 
     return both()
@@ -263,7 +263,6 @@ def _cuts_ignored() -> AbstractContextManager[None]:
 
 def _short_audit() -> AbstractContextManager[None]:
     """Wrong: an audit does not read the last records of the output."""
-    audit = sys.modules["app.operate.audit"]
     stable_ends = audit.stable_ends
 
     def earlier(*args: Any) -> Any:
@@ -284,7 +283,7 @@ ARMS: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
     "dead-waited-for": _dead_waited_for,
     "leaves-early": _leaves_early,
     "leaderless-forgotten": _leaderless_forgotten,
-    "restored-without-id": _restored_without_id,
+    "restored-bare": _restored_bare,
     "outage-is-silence": _outage_is_silence,
     "works-beside": _works_beside,
     "pause-with-dead-letters": _pause_with_dead_letters,

@@ -21,9 +21,8 @@ from app.executor.parse import parse
 from app.headers import TRANSACTION
 from app.model import CommittedOffset, Partition, Pause, transactional_id, transactional_ids
 from app.offsets.contract import PastOffsets
-from app.offsets.history import moves_back
 from app.offsets.metadata import OffsetMetadata
-from app.offsets.migrate import Move, moves
+from app.offsets.migrate import Move, moves, moves_back
 from app.operate.audit import Readers, Scope
 from app.operate.dead_letter_replay import GROUP as REPLAY_GROUP
 from app.operate.dead_letter_replay import Pace, Plan, Session, replaying
@@ -38,8 +37,8 @@ PATIENCE = 60
 """How many times a person looks, every half second, whether all tasks have ended."""
 HEAL_SECONDS = 8.0
 """When everything is repaired."""
-LOOK_SECONDS = 0.01
-"""How soon something happens after what it waits for."""
+LOOK_SECONDS, AGAIN_SECONDS = 0.01, 0.1
+"""How soon something happens after what it waits for; the second if it may wait for long."""
 REPLAYS = "replays"
 """How the name of each process begins that replays dead letters."""
 SILENCE_SECONDS = Timings().gone + 5.0
@@ -482,27 +481,59 @@ def _paused(sim: Any, clients: Clients) -> Iterator[None]:
             clients.pauses.clear()
 
 
-def _mark_lost(sim: Any, _: Event) -> None:
-    """Forget what groups have stored for the dead-letter topic, as if it were deleted and created again."""
-    for group in sim.sink.groups.values():
-        group.stored = {each: stored for each, stored in group.stored.items() if each.topic != DEAD}
-
-
-def _placeholders_lost(sim: Any, _: Event) -> None:
+def _mark_lost(sim: Any, event: Event) -> None:
     """
-    Forget the group's offsets on the sink's cluster, if each has a copy and no second service works against the first.
+    Forget what groups have stored for the dead-letter topic, as if it were deleted and created again.
 
-    Not in the first round of a partition: only its task knows then that it had an offset (docs/guarantees.md).
+    Only a pause is stored there, so a person pauses the service first, unless one has.
     """
+
+    def lose() -> None:
+        for group in sim.sink.groups.values():
+            group.stored = {each: stored for each, stored in group.stored.items() if each.topic != DEAD}
+
+    def pause_and_lose(clients: Clients) -> None:
+        with _paused(sim, clients):
+            lose()
+            sim.scheduler.sleep(event.seconds)
+
+    if sim.pause.since is None:
+        sim.operator("pauses", pause_and_lose)
+    else:
+        lose()
+
+
+def _placeholders_lost(sim: Any, event: Event) -> None:
+    """
+    Forget the group's offsets on the sink's cluster, once each has a copy and no second service works against the first.
+
+    Not in the first round of a partition: only its task knows then that it had an offset (docs/guarantees.md). As a
+    round lasts longer than a schedule, the driver is killed if need be.
+    """
+
+    def look() -> None:
+        if not _loses_placeholders(sim) and sim.scheduler.now < HEAL_SECONDS:
+            sim.scheduler.after(AGAIN_SECONDS, look)
+
+    if sim.setting.two_clusters and not _loses_placeholders(sim):
+        _kill_driver(sim, event)
+        look()
+
+
+def _loses_placeholders(sim: Any) -> bool:
+    """Forget them if that may be now; return whether it was."""
     group, copies = sim.sink.groups[GROUP], sim.source.groups[GROUP].stored
     lost = [each for log in sim.logs if (each := sim.stands_for(log.partition)) in group.stored]
     copied = all(log.partition in copies for log in sim.logs if sim.stored(log) is not None)
-    planned = [each for service in sim.alive if service.rounds for each in service.rounds.planned]
+    working = [each.rounds for each in sim.services if each.rounds and (not each.over or each.rounds.alive)]
+    planned = [each for rounds in working for each in rounds.planned]
     known = all(each.committed is not None for each in planned)
-    if sim.setting.two_clusters and copied and known and len(sim.alive) <= 1:
-        sim.judge.lost_at = sim.scheduler.now
-        for each in lost:
-            del group.stored[each]
+    if not (sim.setting.two_clusters and lost and copied and known and len(sim.alive) <= 1):
+        return False
+    sim.judge.lost_at = sim.scheduler.now
+    for each in lost:
+        del group.stored[each]
+    return True
 
 
 def _reset(sim: Any, event: Event) -> None:

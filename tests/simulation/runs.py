@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from tests.simulation.arms import ARMS
-from tests.simulation.events import HEAL_SECONDS, Event, draw
+from tests.simulation.events import HEAL_SECONDS, Event, What, draw
 from tests.simulation.judge import Anomaly
 from tests.simulation.network import QUESTIONS
 from tests.simulation.schedule import Result, Setting, Simulation
@@ -29,7 +29,10 @@ class Plan:
 
     @classmethod
     def of(cls, seed: int) -> Plan:
-        return cls(seed, Setting.of(seed), draw(seed))
+        setting, events = Setting.of(seed), draw(seed)
+        if any(each.kind is What.PLACEHOLDERS_LOST for each in events):
+            setting = replace(setting, two_clusters=True)  # one cluster has no placeholders
+        return cls(seed, setting, events)
 
     def run(self, *, kept: bool = False) -> Result:
         """Run it; call it inside `installed`."""

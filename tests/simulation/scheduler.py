@@ -14,7 +14,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, Future
 from heapq import heappop, heappush
-from typing import Any, NamedTuple, Self, TypeVar
+from queue import Empty
+from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 from greenlet import getcurrent, greenlet
 
@@ -346,6 +347,26 @@ class SimEvent:
             self._waiting.append(scheduler.current)
             scheduler.park(left)
         return self._set
+
+
+class SimQueue(Generic[T]):
+    """Replaces `queue.SimpleQueue`, for one reader."""
+
+    def __init__(self) -> None:
+        self._items: deque[T] = deque()
+        self._news = SimEvent()
+
+    def put(self, item: T) -> None:
+        self._items.append(item)
+        self._news.set()
+
+    def get(self, timeout: float | None = None) -> T:
+        if not self._news.wait(timeout):
+            raise Empty
+        item = self._items.popleft()
+        if not self._items:
+            self._news = SimEvent()
+        return item
 
 
 class SimCondition(SimLock):

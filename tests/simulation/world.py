@@ -12,6 +12,7 @@ from concurrent.futures import Executor, Future, wait
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache, partial
+from queue import SimpleQueue
 from types import FunctionType
 from typing import Any, Self, TypeVar
 
@@ -72,6 +73,7 @@ REPLACED = {
     id(wait): scheduler.wait,
     id(time): SimTime,
     id(threading): SimThreading,
+    id(SimpleQueue): scheduler.SimQueue,
     id(time.sleep): SimTime.sleep,
     id(time.time): SimTime.time,
     id(time.monotonic): SimTime.monotonic,
@@ -140,7 +142,7 @@ def _log(event: Any, **fields: object) -> None:
     if history.kept:
         said = " ".join(f"{name}={value}" for name, value in fields.items())
         process = scheduler.running().current.process
-        history.note(f"{process.name} log", event.name, said[:200])
+        history.note(f"{process.name} log", event.key, said[:200])
 
 
 def make_runtime(of: Scheduler, host: str, **timings: float) -> SimRuntime:

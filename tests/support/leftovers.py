@@ -15,9 +15,8 @@ from confluent_kafka.admin import AdminClient
 
 from app.embedded import process as supervisor
 from tests import independent
-from tests.support.waiting import LOOK_SECONDS, alive_after
+from tests.support.waiting import LOOK_SECONDS, PATIENCE, alive_after
 
-GRACE_SECONDS = 30
 OURS = "winnow"
 """How the names of the product's threads begin."""
 OF_ZOOKEEPER = "(zk_loop)"
@@ -106,8 +105,8 @@ def _nothing_is_left_running(request: pytest.FixtureRequest) -> Iterator[None]:
         request.getfixturevalue("centre")  # it may start a cluster, whose client then counts as running before the test
     before, failed = AlreadyRunning(clients_count=request.path.stem in OF_TASKS), request.session.testsfailed
     yield
-    deadline = time.monotonic() + GRACE_SECONDS
-    alive = alive_after(before.processes_of_test(), GRACE_SECONDS)
+    deadline = time.monotonic() + PATIENCE
+    alive = alive_after(before.processes_of_test())
     commands = [" ".join(_command(each)) for each in alive]
     for each in alive:
         each.kill()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from app import events
 from app.config.model import declared, duration
 from app.status import metrics
 
@@ -41,8 +40,3 @@ def all_metrics() -> Iterator[tuple[str, str, str]]:
     for of_service in metrics.SERVICE:
         yield of_service.name, "", of_service.meaning
     yield metrics.BUILD.name, ", ".join(metrics.BUILD.labels), metrics.BUILD.meaning
-
-
-def all_events() -> list[events.Event]:
-    """Return all events, in the order in which the documentation lists them."""
-    return [value for value in vars(events).values() if isinstance(value, events.Event)]

@@ -27,11 +27,15 @@ class Rule(NamedTuple):
 
 
 def within(*packages: str) -> Callable[[str], bool]:
+    """Return whether a module lies in one of these packages. A rule about one that has moved would always hold."""
+    ours = [ROOT / package.replace(".", "/") for package in packages if package.startswith(("app", "parsers"))]
+    assert all(each.is_dir() or each.with_suffix(".py").is_file() for each in ours), packages
     return lambda name: any(name == package or name.startswith(f"{package}.") for package in packages)
 
 
 def outside(*packages: str) -> Callable[[str], bool]:
-    return lambda name: not within(*packages)(name)
+    inside = within(*packages)
+    return lambda name: not inside(name)
 
 
 STORE_SEAM = tuple(
@@ -42,7 +46,6 @@ STORE_SEAM = tuple(
         "contract",
         "failures",
         "faults",
-        "history",
         "metadata",
         "migrate",
         "mirrors",
@@ -108,7 +111,7 @@ RULES = [
     ),
     Rule(
         "the demo's verification shares no code with the service",
-        within("app.demo.verify", "app.demo.lines", "app.demo.vocabulary", "app.demo.faults"),
+        within("app.demo.verify", "app.demo.lines", "app.demo.vocabulary"),
         within("app.kafka", "app.offsets", "app.executor", "app.driver", "parsers"),
     ),
     Rule(
@@ -245,19 +248,14 @@ def test_one_file_owns_the_transaction() -> None:
 def test_the_client_library_of_a_store_is_imported_only_in_its_file() -> None:
     """A store is one file, and only that file imports the store's library."""
     ours = {"app", "parsers", *sys.stdlib_module_names}
-    stores = [
-        name for name in modules() if within("app.offsets")(name) and not within("app.offsets", *STORE_SEAM)(name)
-    ]
-    libraries = {library for store in stores for library in roots(store) - ours}
+    stores = [name for name in modules() if within("app.offsets")(name) and not within(*STORE_SEAM)(name)]
+    imported = {name: {each.partition(".")[0] for each in imports(tree)} for name, tree in modules().items()}
+    libraries = {library for store in stores for library in imported[store] - ours}
 
-    importers = {library: [name for name in modules() if library in roots(name)] for library in libraries}
+    importers = {library: [name for name in modules() if library in imported[name]] for library in libraries}
 
+    assert {"redis", "pymysql", "kazoo", "happybase", "fsspec"} <= libraries
     assert all(len(names) == 1 for names in importers.values()), importers
-
-
-def roots(module: str) -> set[str]:
-    """Return the top-level packages that a module imports."""
-    return {name.partition(".")[0] for name in imports(modules()[module])}
 
 
 def test_the_import_graph_has_no_cycle() -> None:

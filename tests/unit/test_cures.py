@@ -18,7 +18,7 @@ from app.cli import main
 from app.config import Config
 from app.cures import KafkaTools
 from app.driver.clients import Clients
-from app.driver.diagnostics import Need, lacking
+from app.driver.diagnostics import lacking
 from app.driver.discover import Discovery
 from app.driver.owners import Owners
 from app.driver.starting_offsets import PartitionOffsets, StartPolicy, decide
@@ -55,7 +55,7 @@ TOOLS = {
     "kafka-configs": {"--alter", "--topic", "--add-config"},
     "kafka-topics": {"--create", "--alter", "--topic", "--partitions", "--replication-factor", "--config"},
     "kafka-consumer-groups": {"--delete", "--group"},
-    "kafka-transactions": {"--topic", "--partition", "--start-offset"},
+    "kafka-transactions": {"--topic", "--partition", "--start-offset", "--max-transaction-timeout"},
 }
 
 
@@ -76,8 +76,8 @@ def blocked(committed: CommittedOffset | None, had: str | None = None, *, keeps:
     return caught.value.cure
 
 
-def written(metadata: OffsetMetadata, offset: int = 150) -> CommittedOffset:
-    return CommittedOffset(offset, str(metadata))
+def written(metadata: OffsetMetadata) -> CommittedOffset:
+    return CommittedOffset(150, str(metadata))
 
 
 def foreign_sink() -> str:
@@ -188,7 +188,7 @@ def test_where_nothing_is_kept_nothing_is_set() -> None:
 def test_kafkas_own_tools(kafka: dict[str, str]) -> None:
     """Each command names the cluster, has the login file if one is needed, and uses only known options."""
     tools = KafkaTools.of(kafka)
-    (right,) = lacking(Need("topic", "raw", ("Read",)), frozenset(), tools)
+    (right,) = lacking("topic", "raw", ["Read"], frozenset(), tools)
     printed = [
         right.error.cure,
         tools.allow(["DescribeConfigs"], "--cluster"),
@@ -208,6 +208,12 @@ def test_kafkas_own_tools(kafka: dict[str, str]) -> None:
         assert words[2] in (kafka.get("bootstrap.servers"), cures.BROKERS)
         assert options - {"--bootstrap-server", "--command-config"} <= TOOLS[words[0]], words
         assert words[2] == cures.BROKERS or ("security.protocol" in kafka) is ("--command-config" in options)
+
+
+@pytest.mark.parametrize("cure", [KafkaTools().find_hanging("--topic raw"), OffsetPending(P).cure])
+def test_a_transaction_that_hangs_is_found_when_the_alert_comes(cure: str) -> None:
+    """The tool leaves out what is younger than a number of minutes, by default 15; the first alert comes after one."""
+    assert "--max-transaction-timeout 1" in cure
 
 
 SHOWN = cures.CommandLine("-c '/etc/my, own/winnow.yaml' --set group.id=g", "--bootstrap-server a:1,b:2")

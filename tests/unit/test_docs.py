@@ -20,13 +20,15 @@ import yaml
 from app.cli import main
 from app.config import load
 from app.config.model import Config, keys_of
+from app.events import Event
 from app.executor.parse import PARSER_ERROR, REFUSED, TOO_LARGE
 from parsers import registry
 from parsers.flume.envelope import REASON as ENVELOPE
 from parsers.idc_access_log import IdcAccessLog
 from tests.chaos.controls import CONTROL_PLANS
+from tests.support.commands import LEAVES
 from tests.support.docs import FRAME, PAGES, ROOT, anchors, commands, fenced, links, resolved
-from tests.support.reference import all_events, all_metrics, keys
+from tests.support.reference import all_metrics, keys
 
 TEXTS = {name: (ROOT / name).read_text() for name in (*FRAME, *PAGES)}
 EXPLAIN = [
@@ -61,7 +63,7 @@ def metric_table() -> str:
 def event_table() -> str:
     """The page itself says when an event is logged."""
     said = dict(re.findall(r"^\| (`\w+`) \|.*\| (.+) \|$", between(TEXTS["docs/log.md"], "events"), re.MULTILINE))
-    names = ((f"`{each.name}`", each) for each in all_events())
+    names = ((f"`{each.key}`", each) for each in Event)
     rows = ((name, each.level, each.message, said.get(name, TO_WRITE)) for name, each in names)
     return table("event | level | message | when it is logged, and its fields", rows)
 
@@ -120,13 +122,8 @@ def test_every_command_and_option_in_a_page_exists(page: str) -> None:
 def test_every_command_is_in_a_page() -> None:
     """Each command and subcommand is shown somewhere."""
     shown = {resolve(*each)[0] for page in PAGES for each in uses(TEXTS[page])}
-    commands = {
-        f"{name} {each}".strip()
-        for name, command in main.commands.items()
-        for each in (command.commands if isinstance(command, click.Group) else [""])
-    }
 
-    assert set() == commands - shown
+    assert set() == LEAVES.keys() - {f"winnow {each}" for each in shown}
 
 
 def configurations(text: str) -> Iterator[dict[str, Any]]:

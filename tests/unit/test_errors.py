@@ -122,17 +122,32 @@ def test_fenced_is_not_failed(code: int, kind: type[PartitionError]) -> None:
     assert kind is type(failures.of_partition(KafkaError(code), P, "testing"))
 
 
-def test_a_truncation_is_known_by_its_words() -> None:
+@pytest.mark.parametrize(
+    ("text", "cut"),
+    [
+        (
+            (
+                "Partition log truncation detected at offset 100 (leader epoch 0): broker end offset is 90 (offset"
+                " leader epoch 0). Reset to INVALID.: Local: Partition log truncation detected (broker 1)"
+            ),
+            90,
+        ),
+        (
+            (
+                "No epoch found less or equal to offset 100 (leader epoch 12): broker end offset is -1 (offset leader"
+                " epoch 12). Reset using configured policy.: Local: Partition log truncation detected (broker 1)"
+            ),
+            0,
+        ),
+    ],
+    ids=["the log was cut", "it has no such leader epoch: before 2.8, that of a topic created again begins at 0"],
+)
+def test_a_truncation_is_known_by_its_words(text: str, cut: int) -> None:
     """For every position out of range, librdkafka 2.16 has one code; only the text reveals a truncation."""
-    text = (
-        "Partition log truncation detected at offset 100 (leader epoch 0): broker end offset is 90 (offset leader"
-        " epoch 0). Reset to INVALID.: Local: Partition log truncation detected (broker 1)"
-    )
-
     error = failures.of_partition(KafkaError(KafkaError._AUTO_OFFSET_RESET, text), P, "reading")
 
     assert isinstance(error, Truncated)
-    assert (100, 90) == (error.offset, error.cut)
+    assert (100, cut) == (error.offset, error.cut)
 
 
 @pytest.mark.parametrize(
@@ -166,6 +181,8 @@ def test_the_service_waits_for_files_of_its_clients() -> None:
     assert Unreachable is type(error)
     assert said in error.cause
     assert "the files that `sink.kafka` names" in error.cure
+    refused = KafkaError(KafkaError._INVALID_ARG, "Failed to create consumer: `a` must be >= `b` + 512")
+    assert "what `kafka` sets" in str(failures.of_cluster(refused, "making a client", {}).cure)
     other = failures.of_cluster(KafkaError(KafkaError._INVALID_ARG, "no such topic"), "testing", {})
     assert NotUsable is type(other)
 
@@ -183,7 +200,7 @@ def test_the_service_waits_for_files_of_its_clients() -> None:
 )
 def test_a_timeout_means_what_the_connection_says(error: int, connection: int, kind: type[WinnowError]) -> None:
     """A request without a broker only times out; the connections show a wrong password or certificate."""
-    failure = failures.of_cluster(KafkaError(error), "testing", {}, KafkaError(connection))
+    failure = failures.of_cluster(failures.decisive(KafkaError(error), KafkaError(connection)), "testing", {})
 
     assert kind is type(failure)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 
+import pytest
 from structlog.testing import capture_logs
 
 from app.driver.service import Service
@@ -25,6 +26,8 @@ from tests.fakes import (
 from tests.fakes.driver import DriverKafka, SimulatedRounds, config
 from tests.fakes.simulation import Inline, SimulatedStop, SimulatedTime
 from tests.independent import cleansed, line
+from tests.simulation.arms import ARMS
+from tests.support.logs import of_event
 
 AFTERNOON = 4 * 3600.0
 
@@ -43,7 +46,7 @@ def test_an_afternoon_of_the_service_takes_no_time() -> None:
     assert AFTERNOON <= time.now < AFTERNOON + 10
     assert 1_500 == tracker.snapshot.totals.records
     assert [{"event": "stopped", "cause": "the simulation ends"}] == [
-        {"event": entry["event"], "cause": entry["cause"]} for entry in logs if entry["event"] == "stopped"
+        {"event": entry["event"], "cause": entry["cause"]} for entry in of_event(logs, "stopped")
     ]
 
 
@@ -72,3 +75,10 @@ def test_a_task_needs_no_thread() -> None:
     assert {before} == set(seen)
     assert {each: [cleansed(each.number)] for each in partitions} == kafka.sink
     assert 50 == sum(receipt.records for receipt in receipts)
+
+
+@pytest.mark.parametrize("arm", ARMS)
+def test_what_a_control_arm_replaces_exists(arm: str) -> None:
+    """Names in strings escape a renaming; whether an arm is found takes minutes (tests/schedules)."""
+    with ARMS[arm]():
+        pass

@@ -26,7 +26,7 @@ from app.executor.clients import SourceConsumer
 from app.executor.lane.ledger import LAST_BACKOFF, Ledger
 from app.executor.lane.search import refused_cure
 from app.executor.lane.states import Blocking, Closed, Ended, Ready, State
-from app.model import NOBODY, OffsetRange, Outcome, Owner, Receipt
+from app.model import NOBODY, OffsetRange, Outcome, Owner
 
 
 class Lane:
@@ -53,30 +53,22 @@ class Lane:
         ready = self.ready
         return ready if ready is not None and ready.reads else None
 
-    @property
-    def waiting(self) -> int:
-        """The number of sent records that are not acknowledged."""
-        ready = self.ready
-        return 0 if ready is None else ready.writer.waiting
-
     def hold(self) -> None:
-        """Stop reading for now and drop what was fetched ahead."""
-        self.ledger.reading.stop()
+        self.ledger.hold()
 
-    def run(self, call: Blocking, clock: Callable[[], float]) -> bool:
-        """Run a call in its thread and enter the state that it leads to; return whether it succeeded."""
+    def run(self, call: Blocking, clock: Callable[[], float]) -> None:
+        """Run a call in its thread and enter the state that it leads to."""
         held = self.state
         try:
-            after, succeeded = self._called(call), True
+            after = self._called(call)
         except PartitionError as error:
-            after, succeeded = (held if self.outcome else _after(error, held, clock())), False
+            after = held if self.outcome else _after(error, held, clock())
         if isinstance(self.state, Ended):  # perhaps abandoned in the meantime
             self.state.writer = after.writer
         else:
             self.state = after
         if isinstance(self.state, Closed | Ended):
             self.state.discard()
-        return succeeded
 
     def _called(self, call: Blocking) -> State:
         try:
@@ -96,15 +88,16 @@ class Lane:
             return state
         failed = isinstance(state, Closed) and state.retry_at is not None and self.ledger.error
         outcome = Outcome.FAILED if failed else Outcome.DONE
-        self.state = ended = Ended(self.ledger, outcome, self.ledger.error, writer=state.writer)
+        self.state = ended = Ended(self.ledger, state.writer, outcome=outcome, error=self.ledger.error)
         return ended
 
     def abandon(self) -> None:
         """Stop although a call of this lane hangs in another thread. Its result no longer counts."""
+        self.ledger.abandoned = True  # first: a call that makes its writer only now is to see it
         writer = self.state.writer
         if self.outcome is None:
             error = self.ledger.error or f"{self.partition}: the last commit did not finish in time"
-            self.state = Ended(self.ledger, Outcome.FAILED, error, writer=writer)
+            self.state = Ended(self.ledger, writer, outcome=Outcome.FAILED, error=error)
         self.hold()
         if writer is not None:
             writer.abandon()
@@ -120,16 +113,12 @@ class Lane:
         self.abandon()
         successor.ledger = self.ledger.copy()
         if isinstance(before, Ended):
-            successor.state = before.without_writer(successor.ledger)
+            successor.state = replace(before, ledger=successor.ledger, writer=None)  # the writer hangs
         else:
             successor.state = Closed(successor.ledger)
             error = Transient(self.partition, f"{call} did not return; replacing the producer")
             successor.give_up(error, now)
         return successor
-
-    def receipt(self) -> Receipt:
-        ended = self.state if isinstance(self.state, Ended) else Ended(self.ledger, Outcome.DONE, self.ledger.error)
-        return ended.receipt()
 
 
 def _after(error: PartitionError, state: State, now: float) -> Closed | Ended:
@@ -151,27 +140,28 @@ def _end(error: PartitionError, ledger: Ledger) -> Ended | None:
     """Return how a lane ends by an error; None if it tries again."""
     match error:
         case Fenced():
-            return Ended(ledger, Outcome.FENCED, ledger.error)
+            return Ended(ledger, outcome=Outcome.FENCED, error=ledger.error)
         case OffsetMoved():
-            return Ended(ledger, Outcome.FAILED, str(error))
+            return Ended(ledger, outcome=Outcome.FAILED, error=str(error))
         case Truncated():
             return _end_if_cut(error, ledger)
         case Blocked():
             tripped = isinstance(error, TooManyDeadLetters)
-            return Ended(ledger, Outcome.BLOCKED, error.cause, error.cure, tripped=tripped)
+            return Ended(ledger, outcome=Outcome.BLOCKED, error=error.cause, cure=error.cure, tripped=tripped)
         case Refused() if ledger.search.found is not None:
             cause = f"Kafka rejects both the record and its dead letter: {error.cause}"
-            return Ended(ledger, Outcome.BLOCKED, cause, refused_cure(ledger.partition, ledger.search.found))
+            cure = refused_cure(ledger.partition, ledger.search.found)
+            return Ended(ledger, outcome=Outcome.BLOCKED, error=cause, cure=cure)
     return None
 
 
 def _end_if_cut(error: Truncated, ledger: Ledger) -> Ended | None:
     """Block if the committed offset was cut off. If only the read-ahead was, it is read again."""
-    if error.offset != ledger.reading.begins:
+    if error.offset != ledger.reads_from:
         return None
     final = Truncated(ledger.partition, ledger.position, error.cut)
     ledger.metadata = replace(ledger.metadata, cut=error.cut)
-    return Ended(ledger, Outcome.BLOCKED, final.cause, final.cure)
+    return Ended(ledger, outcome=Outcome.BLOCKED, error=final.cause, cure=final.cure)
 
 
 def _pause(error: PartitionError, state: State) -> float:

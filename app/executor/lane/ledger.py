@@ -6,10 +6,9 @@ from copy import copy
 
 from app.executor.clients import SourceConsumer
 from app.executor.lane.progress import Progress
-from app.executor.lane.reading import Reading
 from app.executor.lane.search import Search
 from app.executor.lane.trouble import Trouble
-from app.model import NOBODY, LastRead, OffsetRange, Owner, Partition
+from app.model import NO_EPOCH, NOBODY, LastRead, OffsetRange, Owner
 from app.offsets.metadata import OffsetMetadata
 
 FIRST_BACKOFF, LAST_BACKOFF = 0.25, 2.0  # short, because after an outage readers wait for it too
@@ -20,8 +19,13 @@ class Ledger:
 
     def __init__(self, offset_range: OffsetRange, consumer: SourceConsumer, owner: Owner = NOBODY) -> None:
         self.range = offset_range
+        self.partition = offset_range.partition
         self.owner = owner
-        self.reading = Reading(offset_range, consumer)
+        self._consumer = consumer
+        self.reading = False
+        """Whether the consumer reads the partition."""
+        self.reads_from = offset_range.start
+        """The offset where reading started."""
         self.position = offset_range.start
         self.last_read: LastRead | None = None
         """The last record read; None if its leader epoch is unknown."""
@@ -47,16 +51,40 @@ class Ledger:
         self.backoff = FIRST_BACKOFF
         self.reopened = 0
         self.error = self.refused_because = ""
+        self.abandoned = False
+        """Whether another lane owns the partition by now, so that no call of this one may fence it."""
 
     def copy(self) -> Ledger:
         """Return a copy for the lane's successor, which shares nothing that the old thread may touch."""
         made = copy(self)
-        made.search, made.trouble, made.reading = copy(self.search), copy(self.trouble), self.reading.anew()
+        made.abandoned = False
+        made.search, made.trouble = copy(self.search), copy(self.trouble)
         return made
 
-    @property
-    def partition(self) -> Partition:
-        return self.range.partition
+    def read(self) -> None:
+        """
+        Read from the position on, and make Kafka check that the last record read still exists (KIP-320).
+
+        For that, reading starts right behind that record, or at the log start if retention has passed it, and skips
+        again the control records before the position, which may have a later epoch. Only the task's own thread may
+        start and stop reading: the consumer's partition table has no lock.
+
+        Raises:
+            Transient: from the consumer.
+        """
+        self.reads_from, epoch = self.position, NO_EPOCH
+        if self.last_read is not None:
+            behind, epoch = self.last_read
+            self.reads_from = min(self.position, max(behind, self.range.log_start))
+        self.hold()
+        self.reading = True  # even if it fails: the consumer may have started
+        self._consumer.start(self.partition, self.reads_from, epoch)
+
+    def hold(self) -> None:
+        """Stop reading for now and drop what was fetched ahead."""
+        if self.reading:
+            self._consumer.stop(self.partition)
+            self.reading = False
 
     @property
     def troubled(self) -> bool:

@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Self
 
-from app.errors import CorruptOffset, OffsetMoved, TooManyDeadLetters, WinnowError
+from app.errors import CorruptOffset, OffsetMoved, TooManyDeadLetters, Transient, WinnowError
 from app.executor.cleanse import Cleansed
 from app.executor.clients import ClientFactory, LaneWriter
 from app.executor.lane.ledger import FIRST_BACKOFF, Ledger
@@ -29,12 +29,25 @@ from app.offsets.metadata import OffsetMetadata
 from app.offsets.times import TaskReport
 
 
+@dataclass(eq=False)
 class WithoutWriter:
     """A state in which at most a retired writer is left, which must be discarded."""
 
-    def __init__(self, ledger: Ledger, writer: LaneWriter | None = None) -> None:
-        self.ledger = ledger
-        self.writer = writer
+    ledger: Ledger
+    writer: LaneWriter | None = None
+
+    def new_writer(self, clients: ClientFactory, offsets: OffsetStore) -> LaneWriter:
+        """
+        Make a writer in place of the retired one, whose producer has the same transactional id.
+
+        Raises:
+            Transient: the lane was abandoned; the writer would fence the next owner.
+        """
+        self.discard()
+        self.writer = writer = clients.writer(self.ledger.partition, offsets)
+        if self.ledger.abandoned:
+            raise Transient(self.ledger.partition, "the call was abandoned")
+        return writer
 
     def discard(self) -> Self:
         """Discard the retired writer, which aborts its open transaction."""
@@ -44,30 +57,28 @@ class WithoutWriter:
         return self
 
 
+@dataclass(eq=False)
 class Closed(WithoutWriter):
     """Waits to open. `retry_at` is the end of the back-off; None before the first attempt."""
 
-    def __init__(self, ledger: Ledger, writer: LaneWriter | None = None, retry_at: float | None = None) -> None:
-        super().__init__(ledger, writer)
-        self.retry_at = retry_at
+    retry_at: float | None = None
 
     def reopens(self, now: float) -> bool:
         return self.retry_at is not None and self.retry_at <= now
 
     def open(self, clients: ClientFactory, offsets: OffsetStore) -> Opened:
         """Fence every earlier owner. Read the committed offset for `begin` only after this."""
-        self.discard()
-        self.writer = writer = clients.writer(self.ledger.partition, offsets)
+        writer = self.new_writer(clients, offsets)
         writer.open()
         return Opened(self.ledger, writer)
 
 
+@dataclass(eq=False)
 class Opened:
     """Has fenced every earlier owner, but does not know yet where to start."""
 
-    def __init__(self, ledger: Ledger, writer: LaneWriter) -> None:
-        self.ledger = ledger
-        self.writer = writer
+    ledger: Ledger
+    writer: LaneWriter
 
     def end_pending(self, committed: CommittedOffset | None) -> Self:
         """
@@ -165,18 +176,18 @@ def _first_position(offset_range: OffsetRange, committed: CommittedOffset | None
     return committed.offset if stored or again or committed.offset != offset_range.committed else offset_range.start
 
 
+@dataclass(eq=False)
 class Ready:
     """Accepts records: earlier owners are fenced and the start is known."""
 
-    def __init__(self, ledger: Ledger, writer: LaneWriter) -> None:
-        self.ledger = ledger
-        self.writer = writer
-        self._reads = False
+    ledger: Ledger
+    writer: LaneWriter
+    _reads: bool = False
 
     @property
     def reads(self) -> bool:
         """Whether the consumer delivers what comes next."""
-        return self._reads and self.ledger.reading.started
+        return self._reads and self.ledger.reading
 
     @property
     def dirty(self) -> bool:
@@ -194,14 +205,18 @@ class Ready:
         Call it only between two chunks: the rest of an earlier chunk does not continue from the position.
         """
         if not self.reads and not self.ledger.at_stop:
-            self.ledger.reading.start(self.ledger.position, self.ledger.last_read)
+            self.ledger.read()
             self._reads = True
 
     def take(self, cleansed: Cleansed) -> None:
         """Send the results for some records; raises Fenced or Transient, also for records that were already taken."""
         ledger, last = self.ledger, self.ledger.last_read
         # Offsets between the last record and the position, of control records, may be reused (KIP-320).
-        cleansed.refuse_repeats(ledger.partition, ledger.position if last is None else last.after)
+        behind = ledger.position if last is None else last.after
+        # librdkafka has delivered records twice (#4261, #4637). The lane then reads again from its committed offset.
+        if cleansed.records and cleansed.start < behind:
+            cause = f"the consumer delivered records from offset {cleansed.start} on again"
+            raise Transient(ledger.partition, cause, behind)
         ledger.reach = cleansed.position
         if len(cleansed.lines):
             self.writer.send(cleansed.lines)
@@ -220,7 +235,7 @@ class Ready:
     def _hold_at_stop(self) -> None:
         """Drop what was fetched past the stop. Reading resumes there once the search has set the next stop."""
         if self.ledger.at_stop:
-            self.ledger.reading.stop()
+            self.ledger.hold()
 
     def send_rest(self) -> Self:
         """Send what did not fit into the queue. Raises what `take` raises."""
@@ -258,24 +273,14 @@ class Ready:
         return Closed(self.ledger, self.writer, now).discard()
 
 
+@dataclass(eq=False, kw_only=True)
 class Ended(WithoutWriter):
     """Does nothing more in this round."""
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        outcome: Outcome,
-        error: str = "",
-        cure: str = "",
-        *,
-        tripped: bool = False,
-        writer: LaneWriter | None = None,
-    ) -> None:
-        super().__init__(ledger, writer)
-        self.outcome = outcome
-        self._error = error
-        self._cure = cure
-        self._tripped = tripped
+    outcome: Outcome
+    error: str = ""
+    cure: str = ""
+    tripped: bool = False
 
     def receipt(self) -> Receipt:
         ledger, done = self.ledger, self.ledger.progress.done
@@ -289,16 +294,12 @@ class Ended(WithoutWriter):
             dead=dict(done.dead),
             filtered=dict(done.filtered),
             outcome=self.outcome,
-            error=self._error,
-            cure=self._cure,
+            error=self.error,
+            cure=self.cure,
             reopened=ledger.reopened,
             metadata=str(ledger.metadata) if ledger.start is not None else "",
-            tripped=self._tripped,
+            tripped=self.tripped,
         )
-
-    def without_writer(self, ledger: Ledger) -> Ended:
-        """Return the same end for a lane's successor, without the writer that hangs."""
-        return Ended(ledger, self.outcome, self._error, self._cure, tripped=self._tripped)
 
     def tell(self, clients: ClientFactory, offsets: OffsetStore) -> Self:
         """
@@ -307,14 +308,10 @@ class Ended(WithoutWriter):
         If the first records are to blame, the offset may still be an earlier run's. If a later run has taken over the
         partition, its offset is left alone. If Kafka is unavailable, nothing is stored.
         """
-        self.discard()  # its producer has the same transactional id
-        writer = clients.writer(self.ledger.partition, offsets)
-        try:
-            with contextlib.suppress(WinnowError):
-                self._tell(writer, offsets)
-        finally:
-            writer.discard()
-        return self
+        writer = self.new_writer(clients, offsets)
+        with contextlib.suppress(WinnowError):
+            self._tell(writer, offsets)
+        return self.discard()
 
     def _tell(self, writer: LaneWriter, offsets: OffsetStore) -> None:
         if self._committed(offsets) is None:
@@ -323,8 +320,8 @@ class Ended(WithoutWriter):
         if (committed := self._committed(offsets)) is None:
             return
         writer.settle(committed)
-        reason = ": ".join(each for each in (self._error, self._cure) if each)
-        metadata = replace(self.ledger.metadata, blocked=reason, tripped=self._tripped)
+        reason = ": ".join(each for each in (self.error, self.cure) if each)
+        metadata = replace(self.ledger.metadata, blocked=reason, tripped=self.tripped)
         writer.commit(committed.offset, str(metadata))
 
     def _committed(self, offsets: OffsetStore) -> CommittedOffset | None:
@@ -342,4 +339,3 @@ class Ended(WithoutWriter):
 
 State = Closed | Opened | Ready | Ended
 Blocking = Callable[[], State]
-"""A call that may wait for Kafka, for `app.executor.calls`; the lane enters the state that it returns."""

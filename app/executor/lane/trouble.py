@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from app.errors import PartitionError
-from app.events import PARTITION_TROUBLE, PARTITION_TROUBLE_OVER, REMIND_SECONDS
+from app.events import REMIND_SECONDS, Event
 from app.model import Partition
 
 
@@ -29,10 +29,10 @@ class Trouble:
             return
         self._quiet_until[kind] = now + REMIND_SECONDS
         self._lasts = True
-        PARTITION_TROUBLE.log(error=str(error), offset=offset, **self._where)
+        Event.PARTITION_TROUBLE.log(error=str(error), offset=offset, **self._where)
 
     def over(self, offset: int) -> None:
         """Log that the lane has committed again, if its trouble was logged."""
         if self._lasts:
             self._lasts = False
-            PARTITION_TROUBLE_OVER.log(offset=offset, **self._where)
+            Event.PARTITION_TROUBLE_OVER.log(offset=offset, **self._where)

@@ -6,20 +6,21 @@ Only the call that sees every record is here. confluent-kafka still handles assi
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import cast
+from typing import TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
 from confluent_kafka import KafkaError
 from numpy.typing import NDArray
 
-from app.headers import Headers
 from app.kafka.bulk import kernels, native
 from app.kafka.consumer import Event, TaskConsumer, ends_and_failures
 from app.model import Partition, TaskConfig
 from app.records import Chunk
 
+T = TypeVar("T")
 _TIMESTAMP_OF = native.address(native.message_timestamp)
 _DESTROY_OF = native.address(native.message_destroy)
 
@@ -103,8 +104,8 @@ class BulkConsumer(TaskConsumer):
             timestamps=timestamps,
             keys=keys.array(),
             values=values.array(),
-            headers=partial(self._headers, records),
-            epoch_of=partial(self._epoch_of, records),
+            headers=partial(self._read, native.headers_of, records),
+            epoch_of=partial(self._read, native.message_leader_epoch, records),
             ends=ends,
             failures=failures,
             full=full,
@@ -116,17 +117,11 @@ class BulkConsumer(TaskConsumer):
         places = [self.places[Partition(names[topic], number)] for topic, number, _ in runs.tolist()]
         return np.repeat(np.array(places, np.int32), np.diff(runs[:, 2], append=records))
 
-    def _headers(self, records: NDArray[np.int64], row: int) -> Headers:
-        return native.headers_of(self._message(records, row))
-
-    def _epoch_of(self, records: NDArray[np.int64], row: int) -> int:
-        return cast("int", native.message_leader_epoch(self._message(records, row)))
-
-    def _message(self, records: NDArray[np.int64], row: int) -> int:
+    def _read(self, read: Callable[[int], T], records: NDArray[np.int64], row: int) -> T:
         if records is not self._alive:
             msg = "headers and leader epochs are readable only until the next poll"
             raise RuntimeError(msg)
-        return int(records[row])
+        return read(int(records[row]))
 
 
 class _Column:
@@ -154,4 +149,4 @@ def _topic(topic: int) -> str:
 def _event(address: int) -> Event:
     message = native.Message.from_address(address)
     topic = None if message.topic is None else _topic(message.topic)
-    return topic, message.partition, message.offset, native.error_of_message(address)
+    return topic, message.partition, message.offset, native.kafka_error(message.error, native.message_errstr(address))

@@ -17,7 +17,7 @@ from llvmlite import ir
 from numba import types
 from numpy.typing import NDArray
 
-from parsers.compiled.jit import inlined, intrinsic, kernel
+from parsers.compiled.jit import inlined, instruction, kernel
 
 RECORDS, OTHERS, RUNS, VALUE_BYTES, KEY_BYTES, NULL_VALUES, NULL_KEYS = range(7)
 """The indices of `found`, the counts of a scan."""
@@ -25,6 +25,11 @@ ROW, ERROR = range(2)
 """The indices of `state`, the progress of producing."""
 FLAGS_FIELD, TOPIC_FIELD, PARTITION_FIELD, TIMESTAMP_FIELD, KEY_FIELD, VALUE_FIELD = range(6)
 """The first rows of `fields`; the headers' rows follow."""
+Column = tuple[int, int, int, int]
+"""
+An Arrow array: the addresses of its bytes (0 if there are none), of its first offset, and of its validity bitmap (0 if
+it has no nulls), and the index of its first bit there.
+"""
 
 # The offsets of the members of rd_kafka_message_t.
 _ERROR, _TOPIC, _PARTITION, _VALUE, _VALUE_SIZE, _KEY, _KEY_SIZE, _OFFSET = 0, 8, 16, 24, 32, 40, 48, 56
@@ -48,12 +53,9 @@ def _call(builder, function, result, args):
 def _load(kind, extend):
     """Return an instruction that loads a number at an address."""
 
-    @intrinsic
-    def load(_context, _address):
-        def build(_target, builder, _signature, args):
-            return extend(builder, builder.load(_pointer(builder, args[0], kind), align=1))
-
-        return types.int64(types.int64), build
+    @instruction(types.int64(types.int64))
+    def load(builder, address):
+        return extend(builder, builder.load(_pointer(builder, address, kind), align=1))
 
     return load
 
@@ -63,58 +65,39 @@ number_at = _load(_I32, lambda builder, number: builder.sext(number, _I64))
 byte_at = _load(_I8, lambda builder, byte: builder.zext(byte, _I64))
 
 
-@intrinsic
-def prefetch(_context, _address):
+@instruction(types.int64(types.int64))
+def prefetch(builder, address):
     """Prefetch the cache line of an address, which may be invalid."""
-
-    def build(_target, builder, _signature, args):
-        kind = ir.FunctionType(ir.VoidType(), [_I8.as_pointer(), _I32, _I32, _I32])
-        fetch = builder.module.declare_intrinsic("llvm.prefetch", [_I8.as_pointer()], kind)
-        builder.call(fetch, [_pointer(builder, args[0]), *(ir.Constant(_I32, each) for each in (0, 3, 1))])
-        return args[0]
-
-    return types.int64(types.int64), build
+    kind = ir.FunctionType(ir.VoidType(), [_I8.as_pointer(), _I32, _I32, _I32])
+    fetch = builder.module.declare_intrinsic("llvm.prefetch", [_I8.as_pointer()], kind)
+    builder.call(fetch, [_pointer(builder, address), *(ir.Constant(_I32, each) for each in (0, 3, 1))])
+    return address
 
 
-@intrinsic
-def copy(_context, _to, _source, _size):
-    def build(_target, builder, _signature, args):
-        move = builder.module.declare_intrinsic("llvm.memcpy", [_I8.as_pointer(), _I8.as_pointer(), _I64])
-        builder.call(move, [_pointer(builder, args[0]), _pointer(builder, args[1]), args[2], ir.Constant(_I1, 0)])
-        return args[0]
-
-    return types.int64(types.int64, types.int64, types.int64), build
+@instruction(types.int64(types.int64, types.int64, types.int64))
+def copy(builder, to, source, size):
+    move = builder.module.declare_intrinsic("llvm.memcpy", [_I8.as_pointer(), _I8.as_pointer(), _I64])
+    builder.call(move, [_pointer(builder, to), _pointer(builder, source), size, ir.Constant(_I1, 0)])
+    return to
 
 
-@intrinsic
-def call_timestamp(_context, _function, _message):
+@instruction(types.int64(types.int64, types.int64))
+def call_timestamp(builder, function, message):
     """Call rd_kafka_message_timestamp, ignoring the timestamp's type."""
-
-    def build(_target, builder, _signature, args):
-        return _call(builder, args[0], _I64, [args[1], ir.Constant(_I64, 0)])
-
-    return types.int64(types.int64, types.int64), build
+    return _call(builder, function, _I64, [message, ir.Constant(_I64, 0)])
 
 
-@intrinsic
-def call_destroy(_context, _function, _message):
+@instruction(types.int64(types.int64, types.int64))
+def call_destroy(builder, function, message):
     """Call rd_kafka_message_destroy."""
-
-    def build(_target, builder, _signature, args):
-        _call(builder, args[0], ir.VoidType(), [args[1]])
-        return args[1]
-
-    return types.int64(types.int64, types.int64), build
+    _call(builder, function, ir.VoidType(), [message])
+    return message
 
 
-@intrinsic
-def call_produceva(_context, _function, _client, _fields, _count):
+@instruction(types.int64(types.int64, types.int64, types.int64, types.int64))
+def call_produceva(builder, function, client, fields, count):
     """Call rd_kafka_produceva; return its error, or 0."""
-
-    def build(_target, builder, _signature, args):
-        return _call(builder, args[0], _I64, args[1:])
-
-    return types.int64(types.int64, types.int64, types.int64, types.int64), build
+    return _call(builder, function, _I64, [client, fields, count])
 
 
 # Consuming ------------------------------------------------------------------------------------------------------------
@@ -198,8 +181,7 @@ def gather(
     Args:
         records: their addresses, in row order.
         timestamp_of: the address of rd_kafka_message_timestamp.
-        offsets: filled.
-        timestamps: filled; -1 for a record without one.
+        offsets, timestamps: filled; a record without a timestamp gets -1.
         values, keys: filled with the bytes; exactly as long as `scan` has counted.
         value_ends, key_ends: filled with Arrow's offsets; one more than there are rows, the first is 0.
         value_validity, key_validity: Arrow's bitmaps, zeroed; empty if there are no nulls.
@@ -226,8 +208,9 @@ def destroy(destroy_of: int, messages: NDArray[np.int64]) -> None:
 
 
 @inlined
-def set_bytes(fields, field, word, texts, ends, validity, first, row):
-    """Set two words of a field to the address and size of some bytes. Null and empty differ."""
+def set_bytes(fields, field, word, column, row):
+    """Set two words of a field to the address and size of the bytes in a row. Null and empty differ."""
+    texts, ends, validity, first = column
     fields[field, word], fields[field, word + 1] = 0, 0
     bit = first + row
     if validity == 0 or (byte_at(validity + (bit >> 3)) >> (bit & 7)) & 1 != 0:
@@ -237,21 +220,15 @@ def set_bytes(fields, field, word, texts, ends, validity, first, row):
 
 
 @kernel(
-    "void(int64, int64, int64[:, ::1], int64, int64, int64, int64, int64, int64, int64, int64,"
+    "void(int64, int64, int64[:, ::1], UniTuple(int64, 4), UniTuple(int64, 4),"
     " int64[:, ::1], int32[::1], int64[::1], int64[::1])"
 )
 def produce(
     produceva: int,
     client: int,
     fields: NDArray[np.int64],
-    values: int,
-    value_ends: int,
-    value_validity: int,
-    value_first: int,
-    keys: int,
-    key_ends: int,
-    key_validity: int,
-    key_first: int,
+    values: Column,
+    keys: Column,
     headers: NDArray[np.int64],
     rows: NDArray[np.int32],
     timestamps: NDArray[np.int64],
@@ -264,12 +241,8 @@ def produce(
         produceva: the address of rd_kafka_produceva.
         client: the `rd_kafka_t *`.
         fields: the fields of a record, in the order named above, then one row for each header; patched for each record.
-        values, keys: the address of each Arrow array's bytes, or 0 if there are none.
-        value_ends, key_ends: the address of its first offset.
-        value_validity, key_validity: the address of its validity bitmap, or 0 if it has no nulls.
-        value_first, key_first: the index of its first bit there.
-        headers: one row for each header: the address of its zero-terminated name, then the same four items as for keys.
-            A header whose value is null is left out.
+        headers: one row for each header: the address of its zero-terminated name, then its `Column`. A header whose
+            value is null is left out.
         rows: for each value, the row of its key, timestamp and headers.
         timestamps: in milliseconds; a record without one gets the current time.
         state: where to resume, updated; and the error that refused that row, or 0.
@@ -277,13 +250,13 @@ def produce(
     state[ERROR] = 0
     for number in range(state[ROW], rows.shape[0]):
         row = np.int64(rows[number])
-        set_bytes(fields, VALUE_FIELD, 1, values, value_ends, value_validity, value_first, number)
-        set_bytes(fields, KEY_FIELD, 1, keys, key_ends, key_validity, key_first, row)
+        set_bytes(fields, VALUE_FIELD, 1, values, number)
+        set_bytes(fields, KEY_FIELD, 1, keys, row)
         fields[TIMESTAMP_FIELD, 1] = max(timestamps[row], np.int64(0))  # librdkafka reads 0 as "now"
         field = VALUE_FIELD + 1
         for header in range(headers.shape[0]):
             column = headers[header]
-            set_bytes(fields, field, 2, column[1], column[2], column[3], column[4], row)
+            set_bytes(fields, field, 2, (column[1], column[2], column[3], column[4]), row)
             if fields[field, 2] != 0:
                 fields[field, 1] = column[0]
                 field += 1
@@ -294,15 +267,12 @@ def produce(
     state[ROW] = rows.shape[0]
 
 
-@kernel("void(int64, int64, int64[:, ::1], int64, int64, int64, int64, int32[::1], int64[::1], int64[::1])")
+@kernel("void(int64, int64, int64[:, ::1], UniTuple(int64, 4), int32[::1], int64[::1], int64[::1])")
 def produce_dead_letters(
     produceva: int,
     client: int,
     fields: NDArray[np.int64],
-    parts: int,
-    part_ends: int,
-    part_validity: int,
-    part_first: int,
+    parts: Column,
     begins: NDArray[np.int32],
     timestamps: NDArray[np.int64],
     state: NDArray[np.int64],
@@ -311,27 +281,23 @@ def produce_dead_letters(
     Produce records with headers from `state[ROW]` on, in order, until all are queued or one is refused.
 
     Args:
-        produceva: the address of rd_kafka_produceva.
-        client: the `rd_kafka_t *`.
+        produceva, client: as for `produce`.
         fields: as for `produce`, followed by as many header rows as the record with the most headers has.
-        parts: the address of the bytes of an Arrow array: for each record its value, its key, and each header's
-            zero-terminated name and value.
-        part_ends: the address of its first offset.
-        part_validity: the address of its validity bitmap, or 0 if it has no nulls.
-        part_first: the index of its first bit there.
+        parts: for each record its value, its key, and each header's zero-terminated name and value.
         begins: the index of each record's first part, and finally the number of parts.
         timestamps: for each record, in milliseconds; a record without one gets the current time.
         state: where to resume, updated; and the error that refused that record, or 0.
     """
+    texts, ends, _, _ = parts
     state[ERROR] = 0
     for number in range(state[ROW], timestamps.shape[0]):
         part, field = np.int64(begins[number]), VALUE_FIELD + 1
-        set_bytes(fields, VALUE_FIELD, 1, parts, part_ends, part_validity, part_first, part)
-        set_bytes(fields, KEY_FIELD, 1, parts, part_ends, part_validity, part_first, part + 1)
+        set_bytes(fields, VALUE_FIELD, 1, parts, part)
+        set_bytes(fields, KEY_FIELD, 1, parts, part + 1)
         fields[TIMESTAMP_FIELD, 1] = max(timestamps[number], np.int64(0))
         for name in range(part + 2, np.int64(begins[number + 1]), 2):
-            fields[field, 1] = parts + number_at(part_ends + 4 * name)
-            set_bytes(fields, field, 2, parts, part_ends, part_validity, part_first, name + 1)
+            fields[field, 1] = texts + number_at(ends + 4 * name)
+            set_bytes(fields, field, 2, parts, name + 1)
             field += 1
         error = call_produceva(produceva, client, fields.ctypes.data, field)
         if error != 0:

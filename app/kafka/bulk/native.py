@@ -121,26 +121,22 @@ def handle(client: Consumer | Producer) -> int:
     return found
 
 
+def kafka_error(code: int, text: bytes | None) -> KafkaError:
+    return KafkaError(code, _text(text))
+
+
 def take_error(error: int) -> KafkaError:
     """Return the error that a call returned, and free it."""
-    taken = KafkaError(error_code(error), _text(error_string(error)))
+    taken = kafka_error(error_code(error), error_string(error))
     error_destroy(error)
     return taken
-
-
-def error_of_message(message: int) -> KafkaError:
-    return KafkaError(Message.from_address(message).error, _text(message_errstr(message)))
-
-
-def error_of_event(event: int) -> KafkaError:
-    return KafkaError(event_error(event), _text(event_error_string(event)))
 
 
 def fatal_error(client: int) -> KafkaError | None:
     """Return why a client has failed for good; None if it has not."""
     text = c.create_string_buffer(512)
     code = _fatal_error(client, text, len(text))
-    return KafkaError(code, _text(text.value)) if code else None
+    return kafka_error(code, text.value) if code else None
 
 
 def headers_of(message: int) -> list[tuple[str, bytes | None]]:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import cast
 
 import numpy as np
-import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, Producer
-from numpy.typing import NDArray
 
 from app.kafka.bulk import kernels, native
 from app.kafka.delivery import Delivery, MakeClient
 from app.kafka.sender import Sender, Targets
 from app.records import DeadLetters, Lines, OutgoingRecord
-from parsers.compiled.buffers import Buffers
+from parsers.compiled.buffers import addresses
 
 PURGED = KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT  # noqa: SLF001  # librdkafka's own codes are private
 _PRODUCEVA = native.address(native.produceva)
@@ -26,21 +24,17 @@ class BulkSender(Sender):
 
     def __init__(self, client: Producer, targets: Targets) -> None:
         super().__init__(client, targets)
-        self._handle = native.handle(client)
-        self._line = _Target(self._handle, targets.sink, targets.sink_partition)
-        self._dead_letter = _Target(self._handle, targets.dead_letters, targets.dead_letter_partition)
-        self._open = True
+        handle = native.handle(client)
+        self._line, self._dead_letter = _Target(handle, *targets.line), _Target(handle, *targets.dead_letter)
 
     def _offer(self, lines: Lines, begin: int) -> int:
-        self._check_open()
         names = [np.frombuffer(name.encode() + b"\0", np.uint8) for name, _ in lines.headers]  # kernels use its memory
-        headers = _table(names, [column for _, column in lines.headers])
-        state = np.array([begin, 0], np.int64)
+        named = zip(names, lines.headers, strict=True)
+        table = [(name.ctypes.data, *addresses(column)) for name, (_, column) in named]
+        headers = np.array(table, np.int64).reshape(len(names), 5)
         rows = np.require(lines.rows, requirements=["A", "W"])  # a parser's may be read-only, which kernels refuse
-        columns = *_column(lines.values), *_column(lines.keys), headers
-        fields = self._line.fields(len(headers))
-        kernels.produce(_PRODUCEVA, self._handle, fields, *columns, rows, lines.timestamps, state)
-        return _came_to(state)
+        columns = addresses(lines.values), addresses(lines.keys), headers, rows, lines.timestamps
+        return self._line.produce(kernels.produce, begin, len(names), *columns)
 
     def offer_dead_letters(self, dead_letters: Sequence[OutgoingRecord], begin: int) -> int:
         """
@@ -48,30 +42,21 @@ class BulkSender(Sender):
 
         For each record confluent-kafka's own call would allocate state that only its own poll frees.
         """
-        self._check_open()
         flat = DeadLetters.of(dead_letters)
-        state = np.array([begin, 0], np.int64)
-        fields = self._dead_letter.fields(int(np.diff(flat.begins).max(initial=0)) // 2 - 1)
-        parts = *_column(flat.parts), flat.begins
-        kernels.produce_dead_letters(_PRODUCEVA, self._handle, fields, *parts, flat.timestamps, state)
-        return _came_to(state)
+        headers = int(np.diff(flat.begins).max(initial=0)) // 2 - 1
+        columns = addresses(flat.parts), flat.begins, flat.timestamps
+        return self._dead_letter.produce(kernels.produce_dead_letters, begin, headers, *columns)
 
     def close(self) -> None:
-        if self._open:
-            self._open = False
-            self._line.close()
-            self._dead_letter.close()
-
-    def _check_open(self) -> None:
-        if not self._open:
-            msg = "the sender is closed"
-            raise RuntimeError(msg)
+        self._line.close()
+        self._dead_letter.close()
 
 
 class _Target:
-    """The fields of rd_kafka_produceva for one partition; a kernel fills in the others for each record."""
+    """Produces to one partition, with the fields of rd_kafka_produceva; a kernel fills in the rest for each record."""
 
     def __init__(self, client: int, topic: str, partition: int) -> None:
+        self._client = client
         self._topic = native.topic_new(client, topic.encode(), None)
         self._fields = np.zeros((kernels.VALUE_FIELD + 1, native.FIELD_WORDS), np.int64)
         self._fields[kernels.FLAGS_FIELD, :2] = native.MESSAGE_FLAGS, native.COPY
@@ -81,41 +66,31 @@ class _Target:
         self._fields[kernels.KEY_FIELD, 0] = native.KEY
         self._fields[kernels.VALUE_FIELD, 0] = native.VALUE
 
-    def fields(self, headers: int = 0) -> NDArray[np.int64]:
-        """Return the fields, with space for this many headers after them."""
+    def produce(self, kernel: Callable[..., int], begin: int, headers: int, *columns: object) -> int:
+        """
+        Queue records with at most so many `headers`, from row `begin` on.
+
+        Returns the row that the kernel stopped at: the end, or one that found the queue full.
+        """
+        if not self._topic:
+            msg = "the sender is closed"
+            raise RuntimeError(msg)
         wanted = kernels.VALUE_FIELD + 1 + headers
         if wanted > len(self._fields):
             more = np.zeros((wanted - len(self._fields), native.FIELD_WORDS), np.int64)
             more[:, 0] = native.HEADER
             self._fields = np.concatenate([self._fields, more])
-        return self._fields[:wanted]
+        state = np.array([begin, 0], np.int64)
+        kernel(_PRODUCEVA, self._client, self._fields[:wanted], *columns, state)
+        row, error = state.tolist()
+        if error and (refusal := native.take_error(error)).code() != native.QUEUE_FULL:
+            raise KafkaException(refusal)
+        return int(row)
 
     def close(self) -> None:
-        native.topic_destroy(self._topic)
-
-
-def _column(values: pa.BinaryArray) -> tuple[int, int, int, int]:
-    """Return the addresses of an array's buffers, for the kernels."""
-    buffers = Buffers.of(values)
-    return buffers.values, buffers.offsets, buffers.validity, buffers.first
-
-
-def _table(names: Sequence[NDArray[np.uint8]], columns: Sequence[pa.BinaryArray]) -> NDArray[np.int64]:
-    """Return the addresses of each header's name and column buffers, for the kernel."""
-    table = np.zeros((len(names), 5), np.int64)
-    for row, name, column in zip(table, names, columns, strict=True):
-        row[:] = name.ctypes.data, *_column(column)
-    return table
-
-
-def _came_to(state: NDArray[np.int64]) -> int:
-    """Return the row that a kernel stopped at: the end, or one that found the queue full. Raise any other error."""
-    row, error = state.tolist()
-    if error:
-        refusal = native.take_error(error)
-        if refusal.code() != native.QUEUE_FULL:
-            raise KafkaException(refusal)
-    return int(row)
+        if self._topic:
+            native.topic_destroy(self._topic)
+            self._topic = 0
 
 
 class EventDelivery(Delivery):
@@ -138,15 +113,13 @@ class EventDelivery(Delivery):
             raise RuntimeError(msg)
         event = native.queue_poll(self._reports, int(seconds * 1000))
         while event is not None:
-            if native.event_type(event) == native.DELIVERY_REPORT and native.event_error(event):
-                self.undelivered = self.undelivered or self._reason(native.error_of_event(event))
+            is_report = native.event_type(event) == native.DELIVERY_REPORT
+            if self.undelivered is None and is_report and (code := native.event_error(event)):
+                # A fatal error purges the records that wait.
+                fatal = native.fatal_error(self._handle) if code in PURGED else None
+                self.undelivered = fatal or native.kafka_error(code, native.event_error_string(event))
             native.event_destroy(event)
             event = native.queue_poll(self._reports, 0)
-
-    def _reason(self, error: KafkaError) -> KafkaError:
-        """Return why a record was not delivered: a fatal error purges those that wait."""
-        fatal = native.fatal_error(self._handle) if error.code() in PURGED else None
-        return fatal or error
 
     def deliver_all(self, seconds: float) -> int:
         """Wait for every record; unlike flush, this cannot cut `linger.ms` short (`settings.LONGEST_LINGER_MS`)."""

@@ -15,7 +15,8 @@ class PlainSender(Sender):
     """Queues records as Python objects, which works everywhere."""
 
     def _offer(self, lines: Lines, begin: int) -> int:
-        topic, partition, produce = self.targets.sink, self.targets.sink_partition, self._client.produce
+        topic, partition = self.targets.line
+        produce = self._client.produce
         rows = lines.rows[begin:]
         values, keys = lines.values.slice(begin).to_pylist(), lines.keys.take(rows).to_pylist()
         stamps = lines.timestamps[rows].clip(0).tolist()  # see offer_one

@@ -62,7 +62,7 @@ winnow/config-checksum: {{ include "winnow.winnowYaml" . | sha256sum }}
 {{- if not (regexMatch "^[0-9]*\\.?[0-9]+(ms|s|m|h)?$" $text) -}}
 {{- fail (printf "config: the chart computes the grace period from handover.timeout: write %q like 500ms, 90s, 2m or 1h" $text) -}}
 {{- end -}}
-{{- if hasSuffix "ms" $text -}}1
+{{- if hasSuffix "ms" $text -}}{{ trimSuffix "ms" $text | float64 | mulf 0.001 | ceil | int }}
 {{- else if hasSuffix "s" $text -}}{{ trimSuffix "s" $text | float64 | ceil | int }}
 {{- else if hasSuffix "m" $text -}}{{ trimSuffix "m" $text | float64 | mulf 60 | ceil | int }}
 {{- else if hasSuffix "h" $text -}}{{ trimSuffix "h" $text | float64 | mulf 3600 | ceil | int }}

@@ -14,6 +14,7 @@ from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]  # no
 
 from app.embedded.broker import BrokerFailed
 from tests.chaos.cluster import TRANSACTION_SECONDS, System, until
+from tests.chaos.grouped import NOBODY
 from tests.chaos.load import Load
 
 Harm = Callable[[System, Load, random.Random], AbstractContextManager[str]]
@@ -23,20 +24,26 @@ PROGRESS_SECONDS = 300.0
 """On a busy machine a driver needs minutes until its tasks commit."""
 POLL_SECONDS = 0.25
 """Listing processes costs tens of milliseconds."""
-NOBODY = "nobody"
 ANSWER_SECONDS = 3.0
 T = TypeVar("T")
+
+
+class Missed(Exception):
+    """Harm has met nobody: raised at its end, when everything is repaired."""
 
 
 @contextmanager
 def inflicted(
     name: str, harm: Harm, system: System, load: Load, rng: random.Random, *, told: str = ""
 ) -> Iterator[None]:
-    """Do harm, repair it before the block, and record both: the repair after the block."""
+    """Do harm, repair it before the block, and record both: the repair after the block. Record harm that met nobody."""
     recorder, state = system.recorder, system.state()
-    began = recorder.now
-    with harm(system, load, rng) as target:
-        recorder.record("fault", name=name, target=target, state=state, began=began, told=told)
+    began, target = recorder.now, NOBODY
+    try:
+        with harm(system, load, rng) as target:
+            recorder.record("fault", name=name, target=target, state=state, began=began, told=told)
+    except Missed as missed:
+        recorder.record("missed", name=name, why=str(missed))
     yield
     recorder.record("healed", name=name, target=target)
 

@@ -22,8 +22,10 @@ FAR_JUMPS = (-86_400, *JUMPS, 86_400)
 def jump(system: System, load: Load, rng: random.Random) -> Iterator[str]:
     """Set the clock of the driver, of the workers or of both; some seconds later, set it right again."""
     assert system.clocks is not None
-    chosen = rng.choice([[DRIVER], [WORKERS], [DRIVER, WORKERS]])
-    jumps = {who: rng.choice(FAR_JUMPS if len(chosen) == 1 else JUMPS) for who in chosen}
+    forked = system.size.forked  # so that the workers have the driver's clock
+    chosen = [DRIVER] if forked else rng.choice([[DRIVER], [WORKERS], [DRIVER, WORKERS]])
+    far = len(chosen) == 1 and not forked
+    jumps = {who: rng.choice(FAR_JUMPS if far else JUMPS) for who in chosen}
     told = ", ".join(f"{who} {seconds:+,d} s" for who, seconds in jumps.items())
     for who, seconds in jumps.items():
         system.clocks.set(who, seconds)

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.chaos.cluster import SHORT_OF_SPACE, System, until
-from tests.chaos.harm.base import PATIENCE, bring_back, expect_progress
+from tests.chaos.harm.base import PATIENCE, Missed, bring_back, expect_progress
 from tests.chaos.load import Load
 
 
@@ -20,13 +20,16 @@ def full(system: System, load: Load, rng: random.Random) -> Iterator[str]:
     ballast = system.broker.folder / f"node-{SHORT_OF_SPACE}" / "ballast"
     _fill(ballast)
     yield f"node {SHORT_OF_SPACE}"
-    until(lambda: SHORT_OF_SPACE not in system.broker.running, PATIENCE)
+    ended = until(lambda: SHORT_OF_SPACE not in system.broker.running, PATIENCE)
     time.sleep(rng.uniform(0, 6))
     expect_progress(system, range(system.partitions), "beside a broker whose disk is full")
     ballast.unlink()
     if SHORT_OF_SPACE not in system.broker.running:
         bring_back(system, SHORT_OF_SPACE)
     until(lambda: system.broker.in_sync, PATIENCE)
+    if not ended:
+        message = f"node {SHORT_OF_SPACE} went on without space"
+        raise Missed(message)
 
 
 def _fill(ballast: Path) -> None:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from tests.chaos.brokers import GROUPS
 from tests.chaos.cluster import System, kill, until
-from tests.chaos.harm.base import PATIENCE, POLL_SECONDS, Harm, choose
+from tests.chaos.harm.base import PATIENCE, POLL_SECONDS, Harm, Missed, choose
 from tests.chaos.load import Load
 from tests.chaos.proxy import (
     ADD_OFFSETS,
@@ -108,13 +108,16 @@ def _held(
             meant = (packet.listener, packet.api) == (listener, api) and about and rng.random() < share
             return Fate(What.HELD, rng.uniform(0.2, 2)) if meant else None
 
-        enough, ours = system.proxy.held[api] + HELD, [*system.roles.values(), GROUPS]
+        before, ours = system.proxy.held[api], [*system.roles.values(), GROUPS]
         with system.proxy.rule(rule):
             yield f"{share:.0%} of the requests"
             deadline = time.monotonic() + PATIENCE
-            while system.proxy.held[api] < enough and time.monotonic() < deadline:
+            while system.proxy.held[api] < before + HELD and time.monotonic() < deadline:
                 provoke(system, rng)
                 time.sleep(POLL_SECONDS)
+        if system.proxy.held[api] == before:
+            message = f"no request {api} was held"
+            raise Missed(message)
 
     return hold
 
@@ -133,15 +136,25 @@ def _cut_off(*, whole: bool, both: bool) -> Harm:
         ways = {(one, other) for other in others} | ({(other, one) for other in others} if both else set())
         what = rng.choice((What.DROPPED, What.STALLED))
 
+        met = False
+
         def concerns(packet: Packet) -> bool:
             return (packet.sender, packet.receiver) in ways
 
-        with system.proxy.rule(lambda packet: Fate(what) if concerns(packet) else None):
+        def rule(packet: Packet) -> Fate | None:
+            nonlocal met
+            met = met or concerns(packet)
+            return Fate(what) if concerns(packet) else None
+
+        with system.proxy.rule(rule):
             yield f"node {one} {'from' if both else 'to'} {', '.join(map(str, others))}, {what.name.lower()}"
             time.sleep(rng.uniform(3, 20))
         if what == What.DROPPED:
             system.proxy.cut(concerns)
         until(lambda: system.broker.in_sync, PATIENCE)
+        if not met:
+            message = f"no packet went {ways}"
+            raise Missed(message)
 
     return cut_off
 

@@ -15,7 +15,8 @@ import psutil
 
 from tests.chaos.cluster import System, kill, stopped
 from tests.chaos.failpoints import POINTS, Failpoints
-from tests.chaos.harm.base import BEYOND_THE_TIMEOUT, NOBODY, PATIENCE, Harm, choose, find_processes
+from tests.chaos.grouped import NOBODY
+from tests.chaos.harm.base import BEYOND_THE_TIMEOUT, PROGRESS_SECONDS, Harm, Missed, choose, find_processes
 from tests.chaos.load import Load
 
 
@@ -24,7 +25,7 @@ def worker_killed(system: System, load: Load, rng: random.Random) -> Iterator[st
     """Kill a Python worker."""
     if victim := choose(rng, lambda: system.workers):
         kill(victim)
-    yield str(victim and victim.pid)
+    yield str(victim.pid if victim else NOBODY)
 
 
 @contextmanager
@@ -32,7 +33,7 @@ def worker_stopped(system: System, load: Load, rng: random.Random) -> Iterator[s
     """Stop a Python worker for longer than the transaction timeout."""
     victim = choose(rng, lambda: system.workers)
     with stopped(victim) if victim else contextlib.nullcontext():
-        yield str(victim and victim.pid)
+        yield str(victim.pid if victim else NOBODY)
         time.sleep(BEYOND_THE_TIMEOUT)
 
 
@@ -41,7 +42,7 @@ def executor_killed(system: System, load: Load, rng: random.Random) -> Iterator[
     """Kill the JVM of an executor; its Python workers become orphans."""
     if victim := choose(rng, lambda: system.executors):
         kill(victim)
-    yield str(victim and victim.pid)
+    yield str(victim.pid if victim else NOBODY)
 
 
 @contextmanager
@@ -49,7 +50,7 @@ def executor_stopped(system: System, load: Load, rng: random.Random) -> Iterator
     """Stop the JVM of an executor until the driver gives it up; its Python worker continues."""
     victim = choose(rng, lambda: system.executors)
     with stopped(victim) if victim else contextlib.nullcontext():
-        yield str(victim and victim.pid)
+        yield str(victim.pid if victim else NOBODY)
         time.sleep(24)
 
 
@@ -134,7 +135,9 @@ def duplicate_attempt(system: System, load: Load, rng: random.Random) -> Iterato
     command = [sys.executable, "-m", "tests.chaos.duplicate_attempt", system.driver.file, str(rng.uniform(2, 6))]
     running = subprocess.Popen([*command, *map(str, partitions)], cwd=system.code)
     yield f"partitions {partitions}"
-    running.wait(PATIENCE)
+    if code := running.wait(PROGRESS_SECONDS):
+        message = f"the attempt ended with {code}, and has committed nothing"
+        raise Missed(message)
 
 
 def _at(point: str, number: signal.Signals) -> Harm:
@@ -144,7 +147,7 @@ def _at(point: str, number: signal.Signals) -> Harm:
         points.arm(point, number)
         if point.endswith("init") and (other := choose(rng, lambda: system.workers)):
             kill(other)  # lanes are opened at the begin of a round, which goes on for minutes, and by a retry
-        pid = points.await_hit(point, PATIENCE)
+        pid = points.await_hit(point, PROGRESS_SECONDS)
         yield str(pid or NOBODY)
         if pid and number == signal.SIGSTOP:
             time.sleep(BEYOND_THE_TIMEOUT)

@@ -82,7 +82,7 @@ def breaker_trips(system: System, load: Load, rng: random.Random) -> Iterator[st
     with _breaker(system):
         load.spoiled = frozenset(range(system.partitions))
         yield "all partitions"
-        until(lambda: _blocked(system) == load.spoiled, PROGRESS_SECONDS)
+        _expect_blocked(system, load.spoiled)
         expect_agreement(system, system.driver, "too many dead letters")
         load.spoiled = frozenset()
 
@@ -103,7 +103,7 @@ def breaker_trips_and_workers_die(system: System, load: Load, rng: random.Random
         expect_progress(
             system, set(range(system.partitions)) - load.spoiled, "beside a partition whose breaker tripped"
         )
-        until(lambda: _blocked(system) == load.spoiled, PROGRESS_SECONDS)
+        _expect_blocked(system, load.spoiled)
         if (offset := committed(system)[victim].offset) != stopped_at:
             what = f"partition {victim} went on from {stopped_at} to {offset} after its breaker had tripped"
             system.recorder.record("seen", anomaly="went on", what=what)
@@ -120,6 +120,13 @@ def _breaker(system: System) -> Iterator[None]:
     end_drivers(system)
     system.start_driver()
     expect_progress(system, range(system.partitions), "after the breaker was taken out")
+
+
+def _expect_blocked(system: System, spoiled: frozenset[int]) -> None:
+    """Wait until the breakers of just these partitions have blocked them; record it if that does not happen."""
+    if not until(lambda: _blocked(system) == spoiled, PROGRESS_SECONDS):
+        what = f"breakers blocked partitions {sorted(_blocked(system))}, and should have blocked {sorted(spoiled)}"
+        system.recorder.record("seen", anomaly="went on", what=what)
 
 
 def _blocked(system: System) -> set[int]:

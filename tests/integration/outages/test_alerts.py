@@ -30,8 +30,8 @@ RULES = Path(__file__).parents[3] / "docker/alerts.yaml"
 
 
 def impatient(folder: Path) -> Path:
-    """Return the rules with seconds in place of minutes."""
-    text = re.sub(r"for: \d+m", "for: 1s", RULES.read_text()).replace("[2m]", "[2s]")
+    """Return the rules with a scrape or two in place of minutes."""
+    text = re.sub(r"for: \d+m", "for: 6s", RULES.read_text()).replace("[2m]", "[10s]")
     file = folder / "alerts.yaml"
     file.write_text(text.replace("_age_seconds > 300", "_age_seconds > 1"))
     return file
@@ -121,7 +121,8 @@ def test_each_fault_fires_its_alert_once(monitored: MonitoredService) -> None:
         monitored.until(*fire)
         assert monitored.prometheus.ask("winnow_commit_seconds_count")[""] > 0
 
-        upstream = Producer({"bootstrap.servers": monitored.broker.bootstrap, "transactional.id": "upstream"})
+        own: dict[str, str | int] = {"transactional.id": "upstream", "transaction.timeout.ms": 600_000}
+        upstream = Producer({"bootstrap.servers": monitored.broker.bootstrap, **own})
         upstream.init_transactions(30)
         upstream.begin_transaction()
         upstream.produce("raw", line(1, 1), partition=1)

@@ -92,7 +92,7 @@ class TestDisk(OnDisk, OffsetStoreContract):
             store.save(Partition("raw", 7), 42, "metadata")
 
         file = self.folder / "a%2Fgroup/raw/7"
-        assert {"offset": 42, "metadata": "metadata"} == json.loads(file.read_text())
+        assert {"offset": 42, "metadata": "metadata at=42"} == json.loads(file.read_text())
         assert {"7", ".7.lock"} == {each.name for each in file.parent.iterdir()}
 
     def test_a_volume_that_is_not_mounted(self) -> None:

@@ -42,7 +42,7 @@ class TestRedisOffsets(OnRedis, OffsetStoreContract):
         found = client.Redis.from_url(f"redis://{self.server.address}", decode_responses=True).hgetall(
             f"winnow:{self.group}:{topic}"
         )
-        assert {"7": "42", "7:metadata": "metadata"} == found
+        assert {"7": "42", "7:metadata": "metadata at=42"} == found
 
     def test_a_wrong_password_is_named(self, tmp_path: Path) -> None:
         """A wrong password is named as an error for an operator, and the message does not contain it."""

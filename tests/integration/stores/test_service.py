@@ -109,9 +109,7 @@ def test_a_mirror_that_is_down_stops_nothing(
     assert any(each["event"] == "mirror_caught_up" for each in logged)
 
 
-def test_the_driver_catches_a_mirror_up(
-    broker: Cluster, topics: Topics, redis: Redis, mirror: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_driver_catches_a_mirror_up(broker: Cluster, topics: Topics, redis: Redis, mirror: dict[str, Any]) -> None:
     """The next discovery writes the offsets that tasks could not mirror, because they died or the mirror was down."""
     stage = mirrored(broker, topics, mirror)
     stage.write(0, 0, 3)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from app.embedded.broker import Cluster
-from app.events import MIRROR_FAILING
+from app.events import Event
 from tests.conftest import Topics
 from tests.integration.service import Winnow
 from tests.integration.stores.stage import StoreStage, lines
@@ -29,4 +29,4 @@ def test_workers_write_store_and_mirrors(broker: Cluster, topics: Topics, redis:
     assert 0 == code
     assert lines(0, *range(5)) == stage.cleansed()[0]
     assert {0: 5, 1: 0} == stage.remembered() == stage.remembered(mirror)
-    assert {"redis"} == {event["mirror"] for event in service.logged(MIRROR_FAILING.name)}
+    assert {"redis"} == {event["mirror"] for event in service.logged(Event.MIRROR_FAILING.key)}

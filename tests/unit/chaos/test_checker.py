@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import io
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from tests.chaos.checker import judge, telling
-from tests.chaos.grouped import Fault, History
+from tests.chaos.grouped import NOBODY, Fault, History
 from tests.chaos.history import Event, Recorder, events
-from tests.chaos.report import told_after
+from tests.chaos.report import report, told_after
 from tests.chaos.run import KINDS_OF_FINDINGS
 from tests.chaos.waits import idle_windows, pauses, stalls
 
@@ -438,6 +441,43 @@ def test_windows_without_progress() -> None:
     log += [read("live", "sink", [0, 0, 10, 1, ""], at=50.0), read("live", "sink", [1, 0, 70, 1, ""], at=150.0)]
 
     assert [60.0] == idle_windows(History.of(log))
+
+
+def test_a_kill_that_met_nobody_is_not_counted() -> None:
+    """A failpoint that nobody passed, and a kill without a victim, have killed nothing."""
+    faults = ("worker killed", "7"), ("worker killed", NOBODY), ("killed before-commit", NOBODY)
+    log: list[Event] = [
+        {"at": 1.0, "kind": "fault", "name": name, "target": target, "began": 1.0} for name, target in faults
+    ]
+    said = io.StringIO()
+
+    report(History.of(log), Console(file=said))
+
+    assert "kills: 1: 1 worker killed\n" in said.getvalue()
+
+
+def strike(name: str, target: str = "7", *, missed: bool = False) -> list[Event]:
+    log: list[Event] = [{"at": 1.0, "kind": "fault", "name": name, "target": target, "began": 1.0}]
+    return log + ([{"at": 2.0, "kind": "missed", "name": name, "why": "nothing was held"}] if missed else [])
+
+
+def test_faults_that_met_nobody_prove_nothing() -> None:
+    """Each fault of a kind has met nobody, as a target or as it turned out; where one met somebody, the rest may miss."""
+    log = clean()
+    log += [*strike("worker killed", NOBODY), *strike("worker killed")]
+    log += [*strike("killed before-commit", NOBODY), *strike("EndTxn held", "30%", missed=True)]
+    said = io.StringIO()
+
+    assert {"harmed nobody": 2} == found(log)
+    assert report(History.of(log), Console(file=said, width=140))
+    assert re.search(r"worker killed +│ 2 +│ 1 ", said.getvalue())
+
+
+def test_what_nobody_has_read_proves_nothing() -> None:
+    """A history that ends too early has no anomaly in it, and neither has one without a reader."""
+    assert {"unfinished": 2} == found([])
+    assert {"unfinished": 1} == found(clean()[:-1])
+    assert 1 == found([event for event in clean() if event.get("reader") != "final"])["unfinished"]
 
 
 def test_a_history_can_be_checked_again(tmp_path: Path) -> None:

@@ -8,22 +8,32 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import psutil
 import pytest
 
 from tests.chaos.arms import ARMS
-from tests.chaos.cluster import FRAGILE, LONE
+from tests.chaos.cluster import FRAGILE, LONE, Size
 from tests.chaos.controls import CONTROL_PLANS
-from tests.chaos.driver import lay_out
+from tests.chaos.driver import ROOT, lay_out
 from tests.chaos.failpoints import POINTS, Failpoints
+from tests.chaos.grouped import History
+from tests.chaos.harm import clocks
+from tests.chaos.harm.base import Missed, inflicted
+from tests.chaos.harm.generations import kill_after_the_fence
 from tests.chaos.harm.refusals import KINDS
 from tests.chaos.harm.together import THEMES, parts
+from tests.chaos.history import Recorder, events
 from tests.chaos.nemesis import HARM, KILLS, ONCE, STORM, schedule
 from tests.chaos.run import refusals_plans
 from tests.chaos.work import CONTROLS
+from tests.support.waiting import PATIENCE
 
 
 def test_a_seed_repeats_its_faults() -> None:
@@ -92,6 +102,32 @@ def test_every_control_arm_exists() -> None:
         assert set(control.faults) <= HARM.keys()
 
 
+WHAT_THE_ARMS_ADD = """
+import sys, app.spark.job, app.start
+from tests.chaos.arms import ARMS
+
+def names():
+    modules = [(name, module) for name, module in sys.modules.items() if name.startswith("app.")]
+    classes = [(f"{name}.{each}", kind) for name, module in modules for each, kind in vars(module).items()
+               if isinstance(kind, type) and kind.__module__ == name]
+    return {f"{where}.{name}" for where, part in modules + classes for name in dir(part)}
+
+before = names()
+for arm in ARMS.values():
+    arm.in_driver(), arm.in_worker()
+print(names() - before)
+"""
+
+
+def test_what_an_arm_replaces_exists() -> None:
+    """In a process of its own, because the product stays broken. A name that is new replaces nothing."""
+    done = subprocess.run(
+        [sys.executable, "-c", WHAT_THE_ARMS_ADD], check=True, cwd=ROOT, capture_output=True, text=True
+    )
+
+    assert "set()\n" == done.stdout
+
+
 def test_the_product_of_another_checkout(tmp_path: Path) -> None:
     """`app` and `parsers` are imported from the checkout, `tests` from here."""
     checkout = tmp_path / "checkout"
@@ -127,3 +163,58 @@ def test_only_one_worker_is_hit(tmp_path: Path) -> None:
     assert (0, "sent\n") == (second.returncode, second.stdout)
     assert points.await_hit("before-send", 1)
     assert "before-send" in POINTS
+
+
+def test_harm_that_met_nobody_is_recorded(tmp_path: Path) -> None:
+    """It is repaired and recorded as a fault, and the run goes on."""
+
+    @contextmanager
+    def harm(*_: object) -> Iterator[str]:
+        yield "somebody"
+        raise Missed("no request 26 was held")
+
+    with Recorder(tmp_path / "history.jsonl.gz") as recorder:
+        system: Any = SimpleNamespace(recorder=recorder, state=dict)
+        with inflicted("EndTxn held", harm, system, SimpleNamespace(), random.Random(1)):  # type: ignore[arg-type]
+            pass
+
+    history = History.of(events(tmp_path / "history.jsonl.gz"))
+    assert ["somebody"] == [fault.target for fault in history.faults]
+    assert {"EndTxn held": 1} == history.missed
+    assert ["fault", "missed", "healed"] == [event["kind"] for event in events(tmp_path / "history.jsonl.gz")]
+
+
+PASSING = "import time\nwhile True:\n    with Failpoints({!r}).around('init'):\n        time.sleep(0.01)"
+
+
+def test_only_a_worker_of_the_later_service_is_killed(tmp_path: Path) -> None:
+    """The workers of both services pass the point again and again; those of the earlier one go on."""
+    program = f"from tests.chaos.failpoints import *\n{PASSING.format(str(tmp_path))}"
+    worker = [sys.executable, "-c", program]
+    below = f"import subprocess, sys\nsys.exit(subprocess.run({worker!r}).returncode)"
+
+    with subprocess.Popen(worker) as earlier, subprocess.Popen([sys.executable, "-c", below]) as driver:
+        try:
+            assert kill_after_the_fence(driver.pid, Failpoints(tmp_path))
+
+            assert driver.wait(PATIENCE)
+            assert psutil.Process(earlier.pid).status() != psutil.STATUS_STOPPED
+        finally:
+            earlier.kill()
+
+
+@pytest.mark.parametrize(("forked", "set_"), [(True, {"driver"}), (False, {"driver", "workers"})])
+def test_a_clock_that_jumps_is_somebodys(monkeypatch: pytest.MonkeyPatch, *, forked: bool, set_: set[str]) -> None:
+    """Forked workers have the driver's clock; theirs would be nobody's."""
+    jumped: Counter[str] = Counter()
+    clocks_set = SimpleNamespace(set=lambda who, seconds: jumped.update([who] if abs(seconds) <= 3_600 else []))
+    system: Any = SimpleNamespace(size=Size(forked=forked), clocks=clocks_set, partitions=1)
+    monkeypatch.setattr(clocks, "expect_progress", lambda *_: None)
+    monkeypatch.setattr("time.sleep", lambda _: None)
+
+    for seed in range(20):
+        with clocks.jump(system, SimpleNamespace(), random.Random(seed)):  # type: ignore[arg-type]
+            pass
+
+    assert set_ == jumped.keys()
+    assert not forked or 40 == jumped.total()

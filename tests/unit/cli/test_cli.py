@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import pty
@@ -12,13 +13,16 @@ import sys
 from pathlib import Path
 from typing import IO
 
+import click
 import pytest
 from click.testing import CliRunner
 
 from app.cli import main
+from app.cli.options import reports_errors
 from tests.fakes.parsers import WRONG, Wrong
 from tests.independent import cleansed, line
 from tests.support.configuration import file_of
+from tests.support.packages import install
 from tests.unit.config.good import GOOD, TEXT
 
 
@@ -43,6 +47,78 @@ def on_terminal(*arguments: str, stderr: IO[bytes] | None) -> tuple[int, list[st
                 shown += some
     os.close(ours)
     return running.returncode, re.sub(r"\x1b\[[0-9;]*m", "", shown.decode()).splitlines()
+
+
+SHOWS = (
+    "from app.cli.layout import View; from app.cli.options import reports_errors; from app.cli.tables import show; "
+    "reports_errors(lambda: show(View(('#LAG',), [[1]], {}), as_json=False))()"
+)
+
+
+@pytest.mark.parametrize("arguments", [["-m", "app.cli", "parsers"], ["-c", SHOWS]], ids=["text", "table"])
+def test_who_reads_the_output_may_end(arguments: list[str]) -> None:
+    """`winnow lag | head -1` finds nothing: 1 would be a false alarm in a script with `set -o pipefail`."""
+    ours, theirs = os.pipe()
+    os.close(ours)
+
+    done = subprocess.run([sys.executable, *arguments], stdout=theirs, stderr=subprocess.PIPE, check=False)
+
+    os.close(theirs)
+    assert (141, b"") == (done.returncode, done.stderr)
+
+
+@pytest.mark.parametrize("number", [errno.EDQUOT, errno.EFBIG, errno.EIO])
+def test_no_error_of_the_outputs_disk_is_a_finding(number: int) -> None:
+    """A quota stops a report as a full disk does."""
+
+    @reports_errors
+    def command() -> int:
+        raise OSError(number, os.strerror(number))
+
+    with pytest.raises(SystemExit) as ended:
+        command()
+
+    assert 3 == ended.value.code
+
+
+@pytest.mark.parametrize(
+    ("arguments", "full", "code"),
+    [
+        (["parsers"], ["stdout"], 3),
+        (["config", "--schema"], ["stdout", "stderr"], 3),
+        (["check", "-c", "{}"], ["stderr"], 2),
+    ],
+    ids=["output", "both", "error"],
+)
+def test_a_full_disk_is_no_finding(arguments: list[str], full: list[str], code: int, tmp_path: Path) -> None:
+    """Nor does it hide the code of an error: a process manager does not start a wrong configuration again."""
+    file = tmp_path / "winnow.yaml"
+    file.write_text("nonsense: 1")
+    command = [sys.executable, "-m", "app.cli", *(each.format(file) for each in arguments)]
+    with Path("/dev/full").open("wb") as disk:
+        stdout, stderr = (disk if each in full else subprocess.PIPE for each in ("stdout", "stderr"))
+        done = subprocess.run(command, stdout=stdout, stderr=stderr, check=False)
+
+    assert code == done.returncode
+    assert done.stderr in (None, b"winnow: [Errno 28] No space left on device\n")
+
+
+ASKS = (
+    "import sys; from app.cli import main; from app.cli.screen import Keys; main.callback(); "
+    "print(sys.stdin.isatty(), Keys().pressed(0))"
+)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "output"), [(["-m", "app.cli", "parse"], b""), (["-c", ASKS], b"False \n")], ids=["reads", "asks"]
+)
+def test_a_closed_stdin_is_an_empty_one(arguments: list[str], output: bytes) -> None:
+    """As some supervisors start a command. Python has no `sys.stdin` then."""
+    command = ["sh", "-c", 'exec "$@" <&-', "sh", sys.executable, *arguments]
+
+    done = subprocess.run(command, capture_output=True, check=False)
+
+    assert (0, output, b"") == (done.returncode, done.stdout, done.stderr)
 
 
 class TestParse:
@@ -187,7 +263,7 @@ class TestFile:
         """The error says where one may be."""
         monkeypatch.chdir(tmp_path)
 
-        said = "there is none: name a file with -c or in WINNOW_CONFIG, or write ./winnow.yaml"
+        said = "there is none: name a file with -c or in WINNOW_CONFIG, or write ./winnow.yaml, as winnow init does"
         assert f"configuration: {said}\n" == self.group()
 
 
@@ -270,6 +346,23 @@ class TestCheck:
         }
         assert "configuration: sink.key: the parser's lines have no field 'domainname'" in codes["domainname"].stderr
 
+    def test_an_error_of_an_own_parser_shows_no_option(
+        self, runner: CliRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Any of them may be a secret. What is quoted of a built-in parser's options is none."""
+        parser = "def own(salt):\n    raise ValueError(f'{salt} is too short')"
+        install(tmp_path, "somebodys_salt", parser, "[winnow.parsers]\nown = somebodys_salt:own")
+        monkeypatch.syspath_prepend(tmp_path)
+        own, built_in = {"name": "own", "salt": "hunter2"}, {"name": "regex", "pattern": "(?P<a>x)", "output": "{abc}"}
+
+        said = [
+            runner.invoke(main, ["check", "-c", str(file_of(GOOD | {"parser": parser}, tmp_path))]).stderr
+            for parser in (own, built_in)
+        ]
+
+        assert "parser own: does not accept its options: *** is too short" in said[0]
+        assert "output: no field 'abc'" in said[1]
+
     def test_json_has_the_values_with_their_origins(self, runner: CliRunner, tmp_path: Path) -> None:
         """One object with values, backend and findings, and no secret."""
         file = file_of(TEXT, tmp_path)
@@ -309,6 +402,19 @@ class TestCheck:
         first, second = [each["what"] for each in json.loads(as_json.stdout)["findings"]]
         assert first.startswith("parser.samples[2]: expected the line 'x', got the reason no_marker (")
         assert second.startswith("parser.samples[3]: expected the reason no_marker, got the reason empty (")
+
+    def test_a_parser_that_exits_fails_its_samples(
+        self, runner: CliRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It does not end `check` with its own code."""
+        sample = {"line": line(1).decode(), "output": cleansed(1).decode()}
+        file = file_of(GOOD | {"parser": {"samples": [sample]}}, tmp_path)
+        monkeypatch.setattr("parsers.registry.load", lambda *_: Wrong(lambda _: sys.exit(0)))
+
+        done = runner.invoke(main, ["check", "-c", str(file)])
+
+        assert 1 == done.exit_code
+        assert "SystemExit: 0" in done.stdout
 
     def test_the_first_difference_of_a_sample_is_marked(self, runner: CliRunner, tmp_path: Path) -> None:
         """Two long lines that differ in a character look alike."""
@@ -494,6 +600,19 @@ def test_wrong_usage_ends_with_2(runner: CliRunner, arguments: list[str]) -> Non
     assert 2 == runner.invoke(main, arguments).exit_code
 
 
+def test_an_interrupted_command_has_found_nothing(runner: CliRunner) -> None:
+    """Its exit code is the one of shells: 1 would say that an audit has findings."""
+
+    @click.command()
+    @reports_errors
+    def interrupted() -> int:
+        raise KeyboardInterrupt
+
+    done = runner.invoke(interrupted)
+
+    assert (130, "\nwinnow: interrupted\n") == (done.exit_code, done.stderr)
+
+
 @pytest.mark.usefixtures("third_party_store")
 def test_a_store_outside_transactions_is_refused_for_exactly_once(runner: CliRunner, tmp_path: Path) -> None:
     """Only at-least-once may use a store whose offsets do not move with their records."""
@@ -517,3 +636,9 @@ def test_a_store_is_listed_once(runner: CliRunner, tmp_path: Path) -> None:
     assert 2 == done.exit_code
     said = "offsets.mirrors[0]: kafka already holds these offsets; list each store once"
     assert f"configuration: {said} ({file}:11)\n" == done.stderr
+
+    store = "{store: {name: files, url: 'file:///a'}, mirrors: [{name: kafka}]}"
+    settings = ("delivery.guarantee=at-least-once", f"offsets={store}", "sink.kafka.bootstrap.servers=elsewhere:1")
+    implied = runner.invoke(main, ["lag", "-c", str(file), *(word for each in settings for word in ("--set", each))])
+    assert 2 == implied.exit_code
+    assert said in implied.stderr

@@ -17,6 +17,7 @@ from app.operate.dead_letters import Letter
 from app.records import Record
 from tests.fakes.driver import DriverKafka
 from tests.support.configuration import file_of
+from tests.support.packages import install
 from tests.unit.config.good import GOOD
 
 
@@ -45,6 +46,19 @@ def test_a_reason_that_may_be_misspelt_is_questioned(tmp_path: Path, monkeypatch
             "winnow: --reason housid: this configuration gives no such reason; did you mean houseid?",
             "winnow: --reason to_large: this configuration gives no such reason; did you mean too_large?",
         ] == done.stderr.splitlines()
+
+
+def test_the_reasons_of_an_own_parser_are_not_questioned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody knows them, whatever it calls its `reasons`; `parse_error` is near to a reason of Winnow's own."""
+    parser = "class Own:\n    def parse(self, lines): ...\n    def reasons(self): ..."
+    install(tmp_path, "somebodys_own", parser, "[winnow.parsers]\nown = somebodys_own:Own")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys.modules["app.cli.dlq"], "_dead_letters", lambda _: Empty())
+    file = file_of(GOOD | {"parser": {"name": "own"}}, tmp_path)
+
+    done = CliRunner().invoke(main, ["dlq", "ls", "-c", str(file), "--reason", "parse_error"])
+
+    assert (0, "") == (done.exit_code, done.stderr), done.exception
 
 
 @pytest.mark.parametrize(

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import shlex
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
 from app.cli import main
-from app.cli.groups import summary
 from tests.support.commands import LEAVES
 from tests.support.configuration import file_of
 from tests.unit.config.good import GOOD
@@ -34,11 +35,17 @@ def test_a_group_lists_each_command_with_a_sentence(group: tuple[str, ...]) -> N
     listed = dict(re.findall(r"^  (\w+) +(.+)$", shown.partition("help  Show")[2], re.MULTILINE))
     commands = main.commands if not group else main.commands[group[0]].commands  # type: ignore[attr-defined]  # a group
 
-    assert {name: summary(command) for name, command in commands.items()} == {
+    assert {name: sentence(command) for name, command in commands.items()} == {
         name: listed.get(name) for name in commands
     }
     assert all(re.fullmatch(r"[A-Z].*[^.]\.", text) for text in listed.values() if "COMMAND" not in text)
     assert max(map(len, shown.splitlines())) <= WIDTH
+
+
+def sentence(command: click.Command) -> str:
+    """Return the first sentence of a command's help."""
+    found = re.match(r".*?\.(?=\s|$)", inspect.cleandoc(command.help or ""), re.DOTALL)
+    return " ".join(found[0].split()) if found else ""
 
 
 def test_commands_are_listed_by_what_one_wants_to_do() -> None:

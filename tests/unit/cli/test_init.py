@@ -180,7 +180,7 @@ def test_only_the_beginning_of_a_long_file_is_read() -> None:
     assert 1 == init(lines=b"\xff" * (3 << 20)).exit_code
 
 
-@pytest.mark.parametrize("topic", ["", "a b", "$(x)", "é"])
+@pytest.mark.parametrize("topic", ["", "a b", "$(x)", "é", ".", ".."])
 def test_a_topic_has_a_name_that_kafka_takes(topic: str) -> None:
     """It is part of commands."""
     assert 2 == init("--topic", topic).exit_code
@@ -220,7 +220,7 @@ class TestBootstrap:
         assert [create.format("", 3).replace("12", "8")] == self.commands("kafka-topics")
 
     def test_the_rights_are_granted(self, cluster: FakeCluster) -> None:
-        """Those of docs/security.md, which tests/unit/operate/test_rights.py compares."""
+        """Those of docs/security.md, which tests/unit/operate/test_beginning.py compares."""
         (read, *others) = self.commands("kafka-acls")
 
         assert cluster.tools.allow(["Read", "DescribeConfigs"], "--topic web") == read

@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
 from click.testing import CliRunner
 
@@ -24,6 +23,7 @@ from tests.fakes.patients import Patient
 from tests.fakes.pauses import PauseOffsets
 from tests.fakes.views import lags, views
 from tests.independent import line
+from tests.support.commands import LEAVES
 from tests.support.configuration import file_of
 from tests.support.docs import ROOT
 from tests.unit.config.good import GOOD
@@ -155,12 +155,5 @@ def test_each_command_with_json_is_documented() -> None:
     """A script's author finds it."""
     told = [command for commands in documented() for command in commands]
 
-    assert sorted(told) == sorted(with_json(main))
-
-
-def with_json(group: click.Group, name: str = "") -> Iterator[str]:
-    for each, command in group.commands.items():
-        if isinstance(command, click.Group):
-            yield from with_json(command, f"{each} ")
-        elif any("--json" in parameter.opts for parameter in command.params):
-            yield f"{name}{each}"
+    with_json = (name for name, command in LEAVES.items() if any("--json" in each.opts for each in command.params))
+    assert sorted(f"winnow {command}" for command in told) == sorted(with_json)

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from app.cli import main
 from app.model import CommittedOffset, Partition
-from app.operate.resets import Reset
+from app.operate.resets import NO_OFFSET, Reset
 from app.operate.stores import Stores
 from app.times import assumed
 from tests.fakes.driver import DriverKafka
@@ -116,6 +116,15 @@ def test_a_replay_tells_how_to_resume_it(file: Path, times: list[str], monkeypat
     assert re.search(told, done.stderr)
 
 
+def test_a_replay_that_would_begin_in_the_future(file: Path) -> None:
+    """There is nothing to replay, nor to resume. Records with such a time can be chosen with --until."""
+    done = CliRunner().invoke(main, ["replay", "--into", "trial", "-c", str(file), "--since", "2200-01-01T00:00:00Z"])
+
+    assert 2 == done.exit_code
+    assert "nothing to replay without --until" in done.stderr
+    assert "to resume" not in done.stderr
+
+
 @pytest.mark.parametrize("command", [["offsets", "reset", "--to-latest"], ["offsets", "show"], ["lag"]], ids=str)
 def test_an_unreachable_kafka_ends_with_3(file: Path, command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """The error comes at once."""
@@ -135,6 +144,57 @@ def test_a_store_that_remembers_nothing(file: Path) -> None:
 
     assert 2 == done.exit_code
     assert "offsets.store: none has no offset to set: restart Winnow" in done.stderr
+
+
+def test_what_has_no_offset_keeps_none_from_its_place(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--to-current` is the cure for a new sink, and a partition that was never read names no old one."""
+    kafka, carried_out = DriverKafka(p0=(2, 10), p1=(2, 10)), list[Reset]()
+    kafka.committed = {Partition("raw", 0): CommittedOffset(5)}
+    monkeypatch.setattr("app.start.clients", lambda _: kafka.clients)
+    monkeypatch.setattr(sys.modules["app.cli.offsets"], "carry_out", lambda planned, *_: carried_out.extend(planned))
+
+    done, shift = reset(file, "--to-current", "--json"), reset(file, "--shift-by", "1")
+
+    assert (0, 1) == (done.exit_code, shift.exit_code)
+    assert [(0, 5)] == [(each.at.partition.number, each.offset) for each in carried_out]
+    kafka.committed[Partition("raw", 1)] = CommittedOffset.not_readable("x")
+    assert 1 == reset(file, "--to-current").exit_code
+    found = json.loads(done.stdout)
+    assert (True, [None, NO_OFFSET]) == (found["done"], [each["note"] for each in found["partitions"]])
+
+
+def test_a_name_that_two_stores_have(file: Path) -> None:
+    """Both names meant the first store, whose offsets were found to be the same as its own."""
+    stores = "offsets={store: {name: files, url: 'file:///a'}, mirrors: [{name: files, url: 'file:///b'}]}"
+    settings = ["--set", stores, "--set", "delivery.guarantee=at-least-once"]
+
+    done = CliRunner().invoke(
+        main, ["offsets", "migrate", "-c", str(file), "--from", "files", "--to", "kafka", *settings]
+    )
+
+    assert 2 == done.exit_code
+    assert "--from: 2 stores are named files: write out the one that is meant" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{name: redis, url: 'redis://h', password: hunter2}", "--store: redis keeps no history"),
+        ("{name: redis, password: hunter2", "--store must be the name of a store, or one in the configuration's form"),
+        ("name: redis, password: hunter2", "--store must be the name of a store, or one in the configuration's form"),
+        (
+            "[{name: redis, password: hunter2}]",
+            "--store must be the name of a store, or one in the configuration's form",
+        ),
+    ],
+    ids=["without a history", "no brace", "no braces", "a list"],
+)
+def test_the_password_of_a_store_is_not_told(text: str, said: str, file: Path) -> None:
+    """It may be given on the command line, and the terminal may be recorded."""
+    done = CliRunner().invoke(main, ["offsets", "history", "-c", str(file), "--store", text])
+
+    assert (2, False) == (done.exit_code, "hunter2" in done.stderr)
+    assert said in done.stderr
 
 
 def test_one_problem_ends_with_1(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

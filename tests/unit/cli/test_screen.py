@@ -268,6 +268,18 @@ def test_into_a_pipe_it_prints_again_and_again(
     assert [7, 7] == slept
 
 
+@pytest.mark.parametrize("command", [["top"], ["lag", "--watch"]], ids=str)
+@pytest.mark.parametrize("interval", ["nan", "inf", "1e10", "0.1"])
+def test_how_often_to_look_is_refused_where_no_clock_takes_it(
+    command: list[str], interval: str, tmp_path: Path
+) -> None:
+    """It is wrong usage, told before Kafka is asked."""
+    done = CliRunner().invoke(main, [*command, "-c", str(file_of(GOOD, tmp_path)), "--interval", interval])
+
+    assert 2 == done.exit_code
+    assert "--interval" in done.stderr
+
+
 class FirstRecordsOf:
     """A source whose first records have no known time."""
 

@@ -104,6 +104,8 @@ def test_a_sample_of_the_records(tmp_path: Path) -> None:
         (["--from", "earliest", "--last", "1h"], "give only one of --since, --last and --offset"),
         (["--topic", "row"], "configuration: --topic: 'row' is not a source topic"),
         (["--sample", "0"], "--sample"),
+        (["--sample", "nan"], "--sample': nan is not a number"),
+        (["--sample", "inf"], "--sample"),
         (
             ["--reason", "empty", "--reason", "too_large"],
             "--reason too_large: only the limits of a topic give it; dead letters",

@@ -246,7 +246,8 @@ class TestMissing:
         """Five missing keys would hide it; the defaults of an image are no configuration, and nor is the file's name."""
         found = problems(None, WINNOW_DEFAULT__HTTP__ADDRESS="0.0.0.0", WINNOW_CONFIG="")  # what the image has
 
-        assert ["there is none: name a file with -c or in WINNOW_CONFIG, or write ./winnow.yaml"] == found
+        said = "there is none: name a file with -c or in WINNOW_CONFIG, or write ./winnow.yaml, as winnow init does"
+        assert [said] == found
 
 
 class TestSecrets:

@@ -217,6 +217,7 @@ class TestProperties:
             ("kafka.transaction.timeout.ms=hunter2", "kafka.transaction.timeout.ms cannot be set: use transaction.t"),
             ("spark.spark.speculation=hunter2", "spark.speculation must stay false: a speculative attempt"),
             ("spark.spark.python.worker.reuse=false", "spark.python.worker.reuse must stay true: a new worker"),
+            ("spark.master=hunter2", "spark.master is no property of Spark, whose names begin with spark: wri"),
             ("spark.spark.ui.liveUpdate.period=1s", "spark.ui.liveUpdate.period must stay 0: otherwise a lost task"),
         ],
     )

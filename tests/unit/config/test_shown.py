@@ -5,16 +5,20 @@ from __future__ import annotations
 import os
 import re
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+import jsonschema
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.config import clear_environment, exposed_secrets, load, options, read, secret_texts, shown
+from app.config import clear_environment, commented, exposed_secrets, load, options, read, schema, secret_texts, shown
 from app.config.secrets import masked
 from app.secrets import KAFKA_SECRETS
+from tests.support.docs import ROOT
 from tests.support.reference import keys as declared_keys
 from tests.unit.config.good import GOOD
 
@@ -269,7 +273,8 @@ class TestLaidOpen:
     def test_a_variable_that_is_advised_is_read(self, file: Path, keys: tuple[str, str]) -> None:
         """Not every name can be part of a variable's name, and a parser reads no file."""
         section, name = keys
-        said = exposed_secrets(read(file, [f"{section}={{name: theirs, {name}: hunter2}}"], {}))
+        other = "name" if section == "parser" else "spark.app.name"
+        said = exposed_secrets(read(file, [f"{section}={{{other}: theirs, {name}: hunter2}}"], {}))
 
         advised = re.search(r"set (\w+)(?:=(.+))? in the environment$", said)
         assert advised
@@ -286,3 +291,116 @@ class TestLaidOpen:
 
         assert "hunter2" not in os.environ.values()
         assert "somebody else's" == os.environ["WINNOWER"]
+
+
+CHECKER = jsonschema.Draft202012Validator(schema())
+
+
+def schema_of(name: str) -> dict[str, Any]:
+    """Return the schema of a key, following references between sections."""
+    at, rest = schema(), name
+    while rest:
+        key = next(
+            each for each in sorted(at["properties"], key=len, reverse=True) if f"{rest}.".startswith(f"{each}.")
+        )
+        at, rest = at["properties"][key], rest[len(key) + 1 :]
+        if "$ref" in at and rest:
+            at = schema()["$defs"][at["$ref"].rpartition("/")[2]]
+    return at
+
+
+class TestSchema:
+    """The JSON schema accepts the same single keys as the configuration."""
+
+    def test_the_schema_is_one(self) -> None:
+        """The schema is valid, so editors can read it."""
+        jsonschema.Draft202012Validator.check_schema(schema())
+
+    def test_every_key_is_in_it_with_its_meaning(self) -> None:
+        """Editors show the documented descriptions."""
+        meanings = {name: meaning for name, _, meaning in declared_keys()}
+
+        assert meanings == {name: found["description"] for name in meanings if (found := schema_of(name))}
+
+    @pytest.mark.parametrize(
+        "more",
+        [
+            {},
+            {"commit.interval": "500ms", "round.interval": 10},
+            {"source": {"topics": "a,b"}, "kafka": {"linger.ms": 5, "enable.ssl.certificate.verification": True}},
+            {"starting.offsets": {"by.duration": "2h"}},
+            {"lineage.headers": True, "kafka.linger.ms": 5, "dead.letters.breaker": {"ratio": 0.5}},
+            {"starting.offsets": "latest", "parser": {"name": "delimited", "fields": ["a"], "separator": ","}},
+            {"offsets": {"mirrors": [{"name": "redis", "url": "redis://cache"}]}},
+            {"parser": {"samples": [{"line": "", "reason": "empty"}]}},
+            {"dead.letters": {"topic": "x", "breaker.ratio": 0.5}, "offsets": {"store.name": "none"}},
+            {"sink": {"topic": "x", "kafka.linger.ms": 5}, "starting.offsets.by.duration": "2h"},
+        ],
+        ids=str,
+    )
+    def test_what_is_right_is_taken(self, more: dict[str, Any]) -> None:
+        """Durations as text or numbers, lists as text, numbers as properties, plugin options, dots between sections."""
+        assert [] == [error.message for error in CHECKER.iter_errors(GOOD | more)]
+
+    @pytest.mark.parametrize(
+        "wrong",
+        [
+            {"sorce": 1},
+            {"source": {"topics.patern": "x"}},
+            {"out.of.range": "perhaps"},
+            {"sink": {"topik": "x"}},
+            {"starting.offsets": {"timestamp": -1}},
+        ],
+        ids=str,
+    )
+    def test_what_is_wrong_is_marked(self, wrong: dict[str, Any]) -> None:
+        """A misspelt key and an invalid value are errors."""
+        assert [error.message for error in CHECKER.iter_errors(GOOD | wrong)]
+
+    def test_the_example_in_the_readme_is_taken(self) -> None:
+        """The example that users copy is valid."""
+        (example,) = re.findall(r"```yaml\n(group\.id.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+
+        assert [] == [error.message for error in CHECKER.iter_errors(yaml.safe_load(example))]
+
+
+TEXTS = st.text() | st.sampled_from(["2026", "yes", "a: b", "# c", "\t", "\x85", "{a}|{b}", "'", "- x"])
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+    max_leaves=8,
+)
+
+
+class TestCommented:
+    """A configuration with comments is YAML, and its comments are the declared meanings."""
+
+    @settings(deadline=None)
+    @given(values=st.dictionaries(TEXTS, VALUES, max_size=4))
+    def test_it_is_read_as_it_was(self, values: Mapping[str, Any]) -> None:
+        """Whatever the keys and values are."""
+        assert values == (yaml.safe_load(commented(values)) or {})
+
+    def test_the_comments_are_the_declared_meanings(self) -> None:
+        """Those of the documentation, and of the parser's options; a section has none."""
+        values = {
+            "group.id": "g",
+            "sink": {"topic": "t"},
+            "parser": {"name": "json", "fields": ["a"], "checks": {"a": "ip"}},
+        }
+        meanings = {key: meaning for key, _, meaning in declared_keys()}
+
+        assert [
+            f"# {meanings['group.id']}",
+            "group.id: g",
+            "sink:",
+            f"  # {meanings['sink.topic']}",
+            "  topic: t",
+            "parser:",
+            f"  # {meanings['parser.name']}",
+            "  name: json",
+            "  # which they are",
+            "  fields: [a]",
+            "  checks:",
+            "    a: ip",
+        ] == commented(values, {"fields": "which they are", "output": "unused"}).splitlines()

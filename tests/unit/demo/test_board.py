@@ -7,12 +7,12 @@ import io
 from rich.console import Console
 
 from app.demo.board import Board, Speed
-from app.demo.verify import VerificationResult
+from app.demo.verify import NOTHING_SEEN, VerificationResult
 
-SEEN = VerificationResult(100, 60, 2, {"srcip": 2}, 38, *[0] * 9)
+SEEN = VerificationResult(60, 2, {"srcip": 2}, {"lost": 38})
 
 
-def shown(done: int, seen: VerificationResult | None, *, ended: bool, terminal: bool) -> str:
+def shown(done: int, seen: VerificationResult, *, ended: bool, terminal: bool) -> str:
     """Return the output of a board."""
     output = io.StringIO()
     console = Console(file=output, force_terminal=terminal, width=120)
@@ -51,7 +51,7 @@ def test_a_pipe_gets_lines() -> None:
 
 def test_no_table_of_zeros() -> None:
     """Until the first commit, a terminal shows that Spark is starting."""
-    text = shown(0, None, ended=False, terminal=True)
+    text = shown(0, NOTHING_SEEN, ended=False, terminal=True)
 
     assert "starting Spark" in text
     assert "lag" not in text

@@ -11,8 +11,7 @@ import click
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from app.demo.feed import paced, to_kafka
-from app.demo.lines import QUEUED, TURN
+from app.demo.feed import QUEUED, TURN, paced, to_kafka
 from tests.fakes.simulation import SimulatedTime
 
 
@@ -48,7 +47,8 @@ class FullProducer:
     def list_topics(self, topic: str, timeout: float) -> Any:
         return SimpleNamespace(topics={topic: SimpleNamespace(partitions={0: None})})
 
-    def produce(self, *_: object, on_delivery: Callable[..., object]) -> None:
+    def produce(self, *_: object, on_delivery: Callable[..., object], timestamp: int) -> None:
+        assert 0 == timestamp, "the current time"
         self.queued += 1
         assert self.queued <= QUEUED + TURN, "BufferError: Local: Queue full"
 

@@ -11,18 +11,12 @@ import pytest
 
 from app.demo.lines import GeneratedRecord, Recipe
 from app.demo.vocabulary import GATHERTIME, MARK, SEPARATOR
+from tests.data.make import EVENT
 
 RAW_REASONS = {
     *("empty", "no_marker", "field_count", "houseid", "gathertime"),
     *("srcip", "destip", "srcport", "destport", "illegal_character"),
 }
-FLUME_EVENT = fastavro.parse_schema(
-    {
-        "type": "record",
-        "name": "AvroFlumeEvent",
-        "fields": [{"name": "headers", "type": {"type": "map", "values": "string"}}, {"name": "body", "type": "bytes"}],
-    }
-)
 
 
 def make(recipe: Recipe) -> list[GeneratedRecord]:
@@ -45,7 +39,7 @@ def flume() -> list[GeneratedRecord]:
 def event(value: bytes) -> dict[str, Any] | None:
     """Return the fields of an AvroFlumeEvent, or None if the value is not one."""
     try:
-        found: Any = fastavro.schemaless_reader(io.BytesIO(value), FLUME_EVENT)
+        found: Any = fastavro.schemaless_reader(io.BytesIO(value), EVENT)
     except Exception:  # noqa: BLE001 - fastavro raises many kinds of errors
         return None
     return dict(found)

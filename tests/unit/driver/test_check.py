@@ -121,6 +121,7 @@ def test_a_sink_on_the_cluster_of_the_source_is_told() -> None:
 
     said.clear()
     elsewhere = ("delivery.guarantee=at-least-once", "offsets.store.name=redis")
+    kafka.transactional = False
     assert 0 == connected(config(other, *elsewhere, "offsets.placeholder='{topic}'"), kafka.clients, noted(said))
 
 
@@ -134,6 +135,17 @@ def test_a_placeholder_that_may_not_grow_is_told(partitions: int, warned: bool) 
 
     assert 0 == connected(config("sink.kafka.bootstrap.servers=elsewhere:1"), kafka.clients, noted(said))
     assert warned == any(f"warns    Winnow lacks Alter on topic {name!r}, so " in line for line in said)
+
+
+def test_another_store_needs_no_placeholder() -> None:
+    """No right on one is asked for, and none is announced."""
+    kafka, said = DriverKafka(p0=(0, 1)), list[str]()
+    kafka.clusters, kafka.room, kafka.transactional, name = FakeCluster(), {}, False, "raw.winnow-offsets"
+    kafka.clusters.partitions, kafka.clusters.rights[name] = {"raw": 3, name: 2}, frozenset()
+
+    elsewhere = ("sink.kafka.bootstrap.servers=elsewhere:1", "delivery.guarantee=at-least-once")
+    assert 0 == connected(config(*elsewhere, "offsets.store.name=redis"), kafka.clients, noted(said))
+    assert not any(name in line or line.startswith("to do") for line in said)
 
 
 def test_a_placeholder_that_is_an_output_is_told() -> None:

@@ -8,10 +8,8 @@ import pytest
 
 from app.cures import KafkaTools
 from app.driver.diagnostics import (
-    UNLIMITED_MS,
     ClockReading,
     Diagnostic,
-    Need,
     Severity,
     lacking,
     of_clocks,
@@ -29,7 +27,7 @@ from app.driver.diagnostics import (
 from app.driver.preflight import refuse
 from app.errors import NotAllowed, NotUsable
 from app.facts import BrokerFacts, TopicFacts
-from app.model import Guarantee
+from app.model import UNLIMITED_MS, Guarantee
 from app.topics import PLACEHOLDER
 
 NEW = {"OffsetFetch": 10, "TxnOffsetCommit": 5, "InitProducerId": 5, "Metadata": 13, "Produce": 13}
@@ -106,7 +104,7 @@ class TestRights:
 
     def test_a_missing_right_refuses(self) -> None:
         """The service cannot run without it."""
-        (diagnostic,) = lacking(Need("topic", "raw", ("Describe", "Read")), frozenset({"Describe"}), TOOLS)
+        (diagnostic,) = lacking("topic", "raw", ["Describe", "Read"], frozenset({"Describe"}), TOOLS)
 
         assert Severity.REFUSES is diagnostic.severity
         assert isinstance(diagnostic.error, NotAllowed)
@@ -117,21 +115,21 @@ class TestRights:
 
     def test_a_right_that_only_a_part_needs_warns(self) -> None:
         """The diagnostic says which feature needs it."""
-        (diagnostic,) = lacking(Need("group", "g", ("Read",), "winnow pause does not work"), frozenset(), TOOLS)
+        (diagnostic,) = lacking("group", "g", ["Read"], frozenset(), TOOLS, without="winnow pause does not work")
 
         assert Severity.WARNS is diagnostic.severity
         assert str(diagnostic).startswith("Winnow lacks Read on group 'g', so winnow pause does not work: kafka-acls ")
 
     def test_a_name_is_one_word_of_the_command(self) -> None:
         """A group may have any name."""
-        (diagnostic,) = lacking(Need("group", "a $(b)", ("Read",)), frozenset(), TOOLS)
+        (diagnostic,) = lacking("group", "a $(b)", ["Read"], frozenset(), TOOLS)
 
         assert str(diagnostic).endswith("--operation Read --group 'a $(b)'")
 
     @pytest.mark.parametrize("rights", [None, frozenset({"Read", "Write"})])
     def test_nothing_is_missing(self, rights: frozenset[str] | None) -> None:
         """The same holds if the broker does not report rights."""
-        assert [] == list(lacking(Need("topic", "raw", ("Read",)), rights, TOOLS))
+        assert [] == list(lacking("topic", "raw", ["Read"], rights, TOOLS))
 
 
 class TestFeatures:
@@ -212,6 +210,17 @@ class TestTopics:
         assert "older than 1 day (message.timestamp.before.max.ms), but 'b' (and 1 more) keeps older" in str(diagnostic)
         assert [] == list(of_limits(sources, ("clean", topic(message_timestamp_type="LogAppendTime", **sink)), TOOLS))
         assert [] == list(of_limits(sources, ("clean", topic(message_timestamp_before_max_ms=UNLIMITED_MS)), TOOLS))
+
+    def test_records_that_are_too_old_for_the_sink_of_brokers_before_kafka_4(self) -> None:
+        """Until Kafka 3.5 they have only this setting; until 3.9 it counts if its successor is unset."""
+        sources = {"raw": topic(retention_ms=2 * DAY_MS)}
+        sink = {"message_timestamp_difference_max_ms": DAY_MS}
+
+        for unset in ({}, {"message_timestamp_before_max_ms": UNLIMITED_MS}):
+            (diagnostic,) = of_limits(sources, ("clean", topic(**sink, **unset)), TOOLS)
+
+            assert "older than 1 day (message.timestamp.difference.max.ms), but 'raw' keeps older" in str(diagnostic)
+            assert str(diagnostic).endswith(f"--add-config message.timestamp.difference.max.ms={UNLIMITED_MS}")
 
     def test_dead_letters_that_are_cut(self) -> None:
         """A dead letter's headers need room, too."""

@@ -9,6 +9,7 @@ import pytest
 
 from app.config import Config, FromTimestamp
 from app.driver.discover import BLOCKED_SECONDS, Discovery
+from app.driver.starting_offsets import rewound, skipped
 from app.driver.workload import Workload
 from app.errors import (
     CorruptOffset,
@@ -603,6 +604,21 @@ class TestCuts:
             self.grow()
         assert [(A, last), (A, last)] == asked
 
+    def test_without_an_answer_about_its_cut_only_that_partition_waits(self) -> None:
+        """From its lowest known end, records of the new log might be skipped."""
+
+        class Cuts:
+            def find(self, partition: Partition, last: LastRead) -> int | None:
+                raise Unreachable(f"{partition} does not answer {last}")
+
+        metadata = OffsetMetadata("id-1", 0, Counts(7, 7), read=LastRead(1_000, 3))
+        self.kafka.committed[A] = CommittedOffset(1_000, str(metadata))
+
+        found = Discovery(config("out.of.range=nearest"), replace(self.kafka.clients, cuts=Cuts())).discover()
+
+        assert {B: 10} == starts(found)
+        assert isinstance(found.blocked[A], Leaderless)
+
     def test_a_cut_that_a_check_has_seen_counts(self) -> None:
         """By the end of the running round's tasks, the partition may have grown again."""
         self.kafka.watermark[A] = (0, 1_000)
@@ -666,7 +682,7 @@ class TestCuts:
         found = discovery.discover()
 
         assert start == starts(found)[A]
-        assert ({A: again} if again else {}, {A: lost} if lost else {}) == (found.rewound, found.skipped)
+        assert (again, lost) == (rewound(found.ranges[A]), skipped(found.ranges[A]))
 
 
 def test_a_fence_that_the_driver_did_not_cause_names_the_other_owner() -> None:

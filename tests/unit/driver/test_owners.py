@@ -117,7 +117,7 @@ def test_an_outage_is_no_silence() -> None:
     harness.now += GONE_SECONDS - 1
     harness.look(EARLIER, 6)
 
-    harness.owners.lose_sight()
+    harness.owners.sight.lose()
     harness.now += 90
     harness.look(EARLIER, 6)
 
@@ -133,7 +133,7 @@ def test_who_is_gone_does_not_come_back_with_an_outage() -> None:
     harness.now += GONE_SECONDS
     harness.look(EARLIER, 6)
 
-    harness.owners.lose_sight()
+    harness.owners.sight.lose()
     harness.look(EARLIER, 6)
 
     assert harness.owners.rival is None
@@ -160,7 +160,7 @@ class TestBeforeWork:
         harness = OwnersHarness(EARLIER)
         harness.owners.look_before_work(0.5, refuse=True)
         harness.now += 6.0
-        harness.owners.waited(since=harness.now - 5.0)
+        harness.owners.sight.waited(since=harness.now - 5.0)
 
         assert harness.owners.must_look
         harness.now += 2.0
@@ -170,7 +170,7 @@ class TestBeforeWork:
     def test_after_an_outage_it_looks_longer(self, refuse: bool) -> None:
         """A living service may need time to work again. The outage may have begun before this run has looked at all."""
         harness = OwnersHarness(EARLIER)
-        harness.owners.lose_sight()
+        harness.owners.sight.lose()
         harness.owners.look_before_work(0.5, refuse=refuse)
         harness.now += 90
         harness.look(EARLIER)
@@ -179,7 +179,7 @@ class TestBeforeWork:
         assert harness.owners.must_look
         harness.now += 0.1
         assert not harness.owners.must_look
-        harness.owners.lose_sight()
+        harness.owners.sight.lose()
         harness.owners.work()
         assert not harness.owners.must_look
 
@@ -209,7 +209,8 @@ class TestBeforeWork:
 
         harness.look(other, 6)
 
-        assert other == harness.owners.goes_first
+        assert harness.owners.stands_by
+        assert other == harness.owners.rival
 
 
 @pytest.mark.parametrize("started", [900, 1_100])

@@ -17,6 +17,7 @@ from app.runtime import Runtime
 from tests.fakes.driver import DriverKafka, FakeRounds, SimulatedRounds, config, service, works
 from tests.fakes.pauses import PAUSE, PausedFor, PauseOffsets
 from tests.fakes.simulation import SimulatedStop, SimulatedTime
+from tests.support.logs import of_event
 
 A = Partition("raw", 0)
 SINK, OTHERS = "clean", ("dead", "raw")
@@ -265,7 +266,7 @@ def test_a_running_round_ends() -> None:
     with capture_logs() as logs:
         service(kafka, rounds, stop=SimulatedStop(time, 60), runtime=time.runtime).run(until_end=False)
 
-    assert "the service is paused" in {each["reason"] for each in logs if each["event"] == "rebalance"}
+    assert "the service is paused" in {each["reason"] for each in of_event(logs, "rebalance")}
 
 
 def test_the_configuration_is_used() -> None:

@@ -77,6 +77,14 @@ def test_a_change_that_a_task_cannot_handle_is_noticed(now: At, why: str) -> Non
     assert why == balance(BEFORE).needs_rebalance(SourceOffsets(now), 2, 10)
 
 
+def test_a_topic_that_gets_its_id_is_the_same_one() -> None:
+    """The brokers were upgraded to Kafka 2.8. An answer without ids may follow."""
+    round_ = balance(everywhere(at(100, topic_id="")))
+
+    assert not round_.needs_rebalance(SourceOffsets(LATER), 2, 10)
+    assert not round_.needs_rebalance(SourceOffsets(everywhere(at(500, stable=1_500, topic_id=""))), 2, 20)
+
+
 @pytest.mark.parametrize("lost", [None, 99])
 def test_a_control_lane_puts_its_offset_back_before_it_is_fenced(lost: int | None) -> None:
     """The fence would keep it from committing: after a deletion its place would be unknown, and its partition blocked."""

@@ -17,6 +17,7 @@ from app.offsets.metadata import OffsetMetadata
 from tests.fakes.driver import DriverKafka, FakeRound, FakeRounds, SimulatedRounds, config, service, works
 from tests.fakes.pauses import PAUSE, PausedFor
 from tests.fakes.simulation import ImpatientStop, SimulatedStop, SimulatedTime
+from tests.support.logs import of_event
 
 A, B = Partition("raw", 0), Partition("raw", 1)
 
@@ -291,7 +292,7 @@ class SourceOutage:
         rounds, stop = SimulatedRounds(self.kafka, self.time), SimulatedStop(self.time, until)
         with capture_logs() as logs:
             assert 0 == service(self.kafka, rounds, stop=stop, runtime=self.time.runtime).run(until_end=False)
-        return {each["reason"] for each in logs if each["event"] == "kafka_unavailable"}
+        return {each["reason"] for each in of_event(logs, "kafka_unavailable")}
 
 
 class TestSourceOutage:

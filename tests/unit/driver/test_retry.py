@@ -8,6 +8,7 @@ from app.driver.retry import REFUSED_SECONDS, Refusals, retry_until_available
 from app.driver.stop import Stopped
 from app.driver.tracker import StatusTracker
 from app.errors import NotAllowed, Unreachable
+from app.status.snapshot import Phase
 from tests.fakes.simulation import SimulatedStop, SimulatedTime
 
 LONG = 3_600.0
@@ -76,3 +77,15 @@ def test_an_outage_begins_and_ends() -> None:
 
     retry_until_available(Kafka(time, back_at=0.0), SimulatedStop(time, LONG), tracker, time)
     assert tracker.snapshot.outage is None
+
+
+def test_a_signal_is_shown_during_an_outage() -> None:
+    """Until its time for a successor is over, nothing else says that it was heard."""
+    time = SimulatedTime()
+    stop, tracker = SimulatedStop(time, 10.0), StatusTracker("g", (), time.runtime)
+    stop.leaving = "SIGTERM"
+
+    with pytest.raises(Stopped):
+        retry_until_available(Kafka(time, back_at=LONG), stop, tracker, time)
+
+    assert tracker.snapshot.phase is Phase.LEAVING

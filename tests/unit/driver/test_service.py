@@ -61,6 +61,7 @@ from tests.fakes.driver import (
     works,
 )
 from tests.fakes.simulation import ImpatientStop, Inline, SimulatedStop, SimulatedTime
+from tests.support.logs import of_event
 
 A, B = Partition("raw", 0), Partition("raw", 1)
 
@@ -141,14 +142,11 @@ class TestUntilEnd:
         """SIGTERM stops it at once, whatever `handover.timeout` says."""
         given: list[float] = []
 
-        class Leaving(ImpatientStop):
-            def hand_over_within(self, seconds: float) -> None:
-                given.append(seconds)
-
         for until_end in (True, False):
-            kafka, stop = DriverKafka(p0=(0, 10)), Leaving()
+            kafka, stop = DriverKafka(p0=(0, 10)), ImpatientStop()
             rounds = FakeRounds(works(kafka, lambda: stop.request("SIGTERM")))  # noqa: B023  # called in this pass
             service(kafka, rounds, config("handover.timeout=7s"), stop=stop).run(until_end=until_end)
+            given.append(stop.handover_seconds)
 
         assert [0, 7] == given
 
@@ -207,7 +205,7 @@ class TestUntilEnd:
             code = service(kafka, FakeRounds(lose), settings).run(until_end=True)
 
         assert 1 == code
-        assert ["raw2-0"] == [each["partitions"] for each in logs if each["event"] == "partitions_missing"]
+        assert ["raw2-0"] == [each["partitions"] for each in of_event(logs, "partitions_missing")]
 
     def test_a_partition_that_is_added_has_no_end(self) -> None:
         """It did not exist at the start, so the backfill is complete although it has no leader yet."""
@@ -241,7 +239,7 @@ class TestUntilEnd:
 
         assert 1 == code
         assert {A: 1_000, B: 7} == {partition: at.offset for partition, at in kafka.committed.items()}
-        (blocked,) = [entry["error"] for entry in logs if entry["event"] == "partition_blocked"]
+        (blocked,) = [entry["error"] for entry in of_event(logs, "partition_blocked")]
         assert "raw-0@1000: the partition was truncated to 900" in blocked
 
     @pytest.mark.parametrize(
@@ -293,7 +291,7 @@ class TestTwoClusters:
             assert 1 == service(kafka, FakeRounds(works(kafka))).run(until_end=True)
 
         assert [A] == list(kafka.committed)
-        (blocked,) = [each["error"] for each in logs if each["event"] == "partition_blocked"]
+        (blocked,) = [each["error"] for each in of_event(logs, "partition_blocked")]
         assert "raw-1: Kafka denied access: add partitions" == blocked
 
         def grow() -> None:
@@ -322,6 +320,15 @@ class TestTwoClusters:
         rounds = FakeRounds(lose)
         assert 1 == service(kafka, rounds, stop=stop).run(until_end=True)
         assert 1 == len(rounds.rounds)
+
+    def test_another_store_needs_no_placeholder(self) -> None:
+        """Its offsets are not on the sink's cluster, where nobody may create a topic."""
+        kafka, settings = DriverKafka(p0=(0, 5)), config("delivery.guarantee=at-least-once")
+        kafka.room, kafka.transactional = {}, False
+        kafka.no_room = {A: NotAllowed("Kafka denied access", "create it")}
+
+        assert 0 == service(kafka, FakeRounds(works(kafka)), settings).run(until_end=True)
+        assert {} == kafka.room
 
     def test_offsets_are_renewed_while_placeholders_cannot_be_asked_for(self) -> None:
         """The sink's controller may be away for longer than offsets are kept."""
@@ -444,7 +451,7 @@ class TestRounds:
             rounds = FakeRounds(lambda a: failing.pop() if failing else act(a))
             service(kafka, rounds, stop=ImpatientStop()).run(until_end=True)
 
-        (failure,) = [entry for entry in logs if entry["event"] == "partition_failed"]
+        (failure,) = of_event(logs, "partition_failed")
         assert ("raw", 0, "raw-0@0: broken") == (failure["topic"], failure["partition"], failure["error"])
 
     def test_an_offset_that_vanishes_while_we_run_blocks_its_partition(self) -> None:
@@ -550,7 +557,7 @@ class TestPace:
         with capture_logs() as logs:
             self.run(DriverKafka(p0=(0, 10)), [(0.5, [])], kind=LosesOne)
 
-        assert 1 in {entry["lost"] for entry in logs if entry["event"] == "task_lost"}
+        assert 1 in {entry["lost"] for entry in of_event(logs, "task_lost")}
 
     def test_a_plan_expects_what_waits_and_what_arrives(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A partition's load is its lag plus the arrivals between two checks of the last round, of whatever length."""
@@ -682,7 +689,7 @@ class TestPace:
         with capture_logs() as logs:
             self.run(DriverKafka(p0=(0, 10_000)), [(60.0, result), (0.0, [])])
 
-        ended = next(entry for entry in logs if entry["event"] == "round")
+        ended = of_event(logs, "round")[0]
         assert (60.0, 6_000, 100, 1_000) == tuple(ended[key] for key in ("seconds", "records", "per_second", "dead"))
         assert 10_000 == ended["lag_before"]
 
@@ -711,7 +718,7 @@ class TestPace:
         assert "kafka_unavailable" in events
         assert killed == ("tasks_killed" in events)
         assert (["too many tasks were lost"] if not killed else []) == [
-            entry["reason"] for entry in logs if entry["event"] == "round_failed"
+            entry["reason"] for entry in of_event(logs, "round_failed")
         ]
 
     def test_a_service_without_work_looks_again_after_an_interval(self) -> None:
@@ -909,7 +916,7 @@ def test_a_round_that_does_not_end_is_ended() -> None:
     assert rounds.cancelled
     assert 2 == len(rounds.rounds)
     assert [A, B] == sorted(kafka.fenced[1])
-    assert any(entry["event"] == "task_overdue" for entry in logs)
+    assert of_event(logs, "task_overdue")
 
 
 def test_a_round_that_ended_while_the_driver_slept() -> None:
@@ -922,7 +929,7 @@ def test_a_round_that_ended_while_the_driver_slept() -> None:
         assert 0 == service(kafka, FakeRounds(works(kafka)), runtime=runtime).run(until_end=True)
 
     assert [[A]] == kafka.fenced  # the clean-up before Spark starts
-    assert not any(entry["event"] == "task_overdue" for entry in logs)
+    assert not of_event(logs, "task_overdue")
 
 
 def test_a_round_is_given_time_for_its_last_commits() -> None:
@@ -970,9 +977,7 @@ class TestKafkaTrouble:
             service(kafka, FakeRounds(works(kafka)), stop=stop, runtime=time.runtime).run(until_end=False)
 
         assert REFUSED_SECONDS <= time.now <= 15
-        assert ["wrong password: correct it"] == [
-            each["reason"] for each in logs if each["event"] == "kafka_unavailable"
-        ]
+        assert ["wrong password: correct it"] == [each["reason"] for each in of_event(logs, "kafka_unavailable")]
 
     def test_a_refusal_that_passes_is_waited_for(self) -> None:
         """Restarting brokers may refuse now and then; only refusals in a row count."""
@@ -1040,7 +1045,7 @@ class TestKafkaTrouble:
         with capture_logs() as logs:
             assert 0 == service(kafka, FakeRounds(works(kafka))).run(until_end=True)
 
-        first, *_ = [each["finding"] for each in logs if each["event"] == "preflight_warning"]
+        first, *_ = [each["finding"] for each in of_event(logs, "preflight_warning")]
         assert first.startswith("the source 'raw' is compacted")
 
     def test_a_stop_ends_the_wait_for_kafka(self) -> None:
@@ -1117,8 +1122,8 @@ class TestChecks:
         rounds, logs = self.run(kafka)
 
         assert 1 == len(rounds.rounds)
-        assert 5 < sum(entry["event"] == "progress" for entry in logs)
-        assert 20 == next(entry["records"] for entry in logs if entry["event"] == "progress")
+        assert 5 < len(of_event(logs, "progress"))
+        assert 20 == of_event(logs, "progress")[0]["records"]
 
     def test_a_new_partition_ends_the_round_through_its_control_partitions(self) -> None:
         """The tasks commit and return receipts, and the next plan includes the new partition."""
@@ -1152,9 +1157,7 @@ class TestChecks:
 
         _, logs = self.run(kafka, seconds=20, done_tasks=1, receipts=lambda _: fenced)
 
-        told = [
-            partition for entry in logs if entry["event"] == "partitions_fenced" for partition in entry["partitions"]
-        ]
+        told = [partition for entry in of_event(logs, "partitions_fenced") for partition in entry["partitions"]]
         assert {"raw-2"} == set(told)
 
     def test_lost_tasks_end_the_round_before_spark_gives_it_up(self) -> None:
@@ -1173,7 +1176,7 @@ class TestChecks:
         rounds, logs = self.run(kafka, act=works(kafka, lambda: kafka.silent.add(B)))
 
         assert 1 == len(rounds.rounds)
-        assert [1] == [each["partition"] for each in logs if each["event"] == "partition_waiting"]
+        assert [1] == [each["partition"] for each in of_event(logs, "partition_waiting")]
 
     def test_a_partition_whose_output_nobody_takes_does_not_end_the_round(self) -> None:
         """The log names it with cause and cure when that begins, and again when it recovers."""
@@ -1188,11 +1191,11 @@ class TestChecks:
         rounds, logs = self.run(kafka, seconds=60, act=works(kafka, lambda: kafka.sink_leaderless.add(1)))
 
         assert 1 == len(rounds.rounds)
-        waiting = [each for each in logs if each["event"] == "partition_waiting"]
+        waiting = of_event(logs, "partition_waiting")
         assert [1, 3] == [each["partition"] for each in waiting]
         cause = "its output cannot be delivered: clean-1 has no leader"
         assert f"raw-1: {cause}: restore the broker; the partition resumes on its own" == waiting[0]["error"]
-        assert [1, 3] == [each["partition"] for each in logs if each["event"] == "partition_wait_over"]
+        assert [1, 3] == [each["partition"] for each in of_event(logs, "partition_wait_over")]
 
     def test_a_sink_that_is_deleted_ends_the_service(self) -> None:
         """The round ends at the next check, and the service with a named error, because only an operator can help."""
@@ -1205,15 +1208,20 @@ class TestChecks:
 
         assert 2 == len(kafka.fenced)  # the clean-up before Spark starts, and the control partition
 
-    def test_one_refusal_does_not_end_the_round(self) -> None:
-        """A restarted broker may refuse once; the tasks keep their connections."""
+    @pytest.mark.parametrize("refuses", [lambda call: call == 1, lambda call: call % 2], ids=["once", "in turn"])
+    def test_refusals_that_pass_do_not_end_the_round(self, refuses: Callable[[int], object]) -> None:
+        """
+        A restarted broker may refuse once; the tasks keep their connections.
+
+        Only refusals in a row end a round; a response in between resets the count.
+        """
         kafka, calls = DriverKafka(p0=(0, 10)), count()
 
-        def refuse_once() -> None:
-            if next(calls) == 1:
+        def refuse() -> None:
+            if refuses(next(calls)):
                 raise NotAllowed("not yet")
 
-        kafka.when_asked = refuse_once
+        kafka.when_asked = refuse
 
         rounds, _ = self.run(kafka)
 
@@ -1228,20 +1236,6 @@ class TestChecks:
             self.run(kafka, stop=ImpatientStop())
 
         assert [[A], [A]] == kafka.fenced
-
-    def test_refusals_that_pass_do_not_add_up(self) -> None:
-        """Only refusals in a row end a round; a response in between resets the count."""
-        kafka, calls = DriverKafka(p0=(0, 10)), count()
-
-        def refuse_every_other_time() -> None:
-            if next(calls) % 2:
-                raise NotAllowed("not yet")
-
-        kafka.when_asked = refuse_every_other_time
-
-        rounds, _ = self.run(kafka)
-
-        assert 1 == len(rounds.rounds)
 
     def test_a_partition_that_waits_for_kafka_is_not_stalled(self) -> None:
         """No task could commit while Kafka was unavailable, so the time counts from its return."""
@@ -1258,7 +1252,7 @@ class TestChecks:
         rounds, logs = self.run(kafka, act=lambda _: [])
 
         assert 1 == len(rounds.rounds)
-        assert any(entry["event"] == "kafka_available" for entry in logs)
+        assert of_event(logs, "kafka_available")
 
     def test_tasks_go_on_while_kafka_does_not_answer_the_driver(self) -> None:
         """Kafka may still respond to the tasks, so the round continues."""
@@ -1268,7 +1262,7 @@ class TestChecks:
         rounds, logs = self.run(kafka)
 
         assert 1 == len(rounds.rounds)
-        assert 1 == sum(entry["event"] == "kafka_unavailable" for entry in logs)
+        assert 1 == len(of_event(logs, "kafka_unavailable"))
 
     def test_an_error_that_needs_an_operator_is_raised_when_the_tasks_have_ended(self) -> None:
         """A foreign member that joins during a round ends the service, but only after its tasks have committed."""

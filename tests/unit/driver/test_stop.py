@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import signal
+import sys
 from collections.abc import Iterator
 from concurrent.futures import Future
+from itertools import count
 
 import pytest
 
@@ -36,12 +38,31 @@ def test_a_signal_asks_the_service_to_stop(number: signal.Signals) -> None:
     assert number.name == stop.cause
 
 
+@pytest.mark.parametrize("moment", range(12))
+def test_a_signal_may_interrupt_a_wait_at_any_point(moment: int) -> None:
+    """A handler that needs a lock which the interrupted wait holds would wait for ever, a second signal's, too."""
+    stop, calls = Stop(), count()
+    stop.on_signals()
+
+    def at_each_call(*_: object) -> None:
+        if next(calls) == moment:
+            signal.raise_signal(signal.SIGTERM)
+
+    sys.setprofile(at_each_call)
+    try:
+        stop.wait(0)
+    finally:
+        sys.setprofile(None)
+
+    assert stop.requested == (next(calls) > moment)
+
+
 @pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
 def test_a_service_that_hands_over_stops_at_the_second_signal(second: signal.Signals) -> None:
     """After the first SIGTERM it is leaving, but waits do not end."""
     stop = Stop()
     stop.on_signals()
-    stop.hand_over_within(600)
+    stop.handover_seconds = 600
 
     signal.raise_signal(signal.SIGTERM)
 
@@ -58,7 +79,7 @@ def test_a_service_that_nobody_takes_over_from_stops_when_its_time_is_over() -> 
     for number, seconds in ((signal.SIGTERM, 0.01), (signal.SIGINT, 600)):
         stop = Stop()
         stop.on_signals()
-        stop.hand_over_within(seconds)
+        stop.handover_seconds = seconds
         signal.raise_signal(number)
         assert stop.wait(60)
         causes.append(stop.cause)

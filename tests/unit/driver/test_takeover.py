@@ -37,6 +37,7 @@ from app.status import log
 from app.status.snapshot import Step
 from tests.fakes.driver import DriverKafka, FakeRound, FakeRounds, Result, config, works
 from tests.fakes.simulation import SimulatedStop, SimulatedTime
+from tests.support.logs import of_event
 
 T = TypeVar("T")
 A, B, C = Partition("raw", 0), Partition("raw", 1), Partition("raw", 2)
@@ -44,6 +45,8 @@ EARLIER, ME = Owner(9_000, "there", "clean", 1), Owner(5_000, "here", "clean", 2
 GONE_SECONDS = REAL.timings.gone
 OURS = Owner(0, REAL.host, "clean", 2)
 """The service itself, on simulated time."""
+OTHER = Owner(0, "~", "clean", 2)
+"""A service of the same generation that started at the same time; its host comes after ours."""
 LATER, LATEST = Owner(1_000, "there", "clean", 3), Owner(500, "there", "clean", 4)
 
 
@@ -145,7 +148,7 @@ class TestTakeover:
         harness = TakeoverHarness()
         harness.look({A: LATER})
 
-        harness.sight.is_lost()
+        harness.sight.lose()
         harness.now += 90
         assert {A} == harness.takeover.taken.keys()
         harness.look({})
@@ -386,7 +389,7 @@ class TestTheEarlier:
         assert 1 == len(rounds.rounds)
         assert 1 == len([fenced for fenced in kafka.fenced if fenced])  # before Spark started
         assert 65 < flow.time.now < 85
-        handed = [each for each in logs if each["event"] == "taken_over"]
+        handed = of_event(logs, "taken_over")
         assert [(1, 2), (2, 2)] == [(each["taken"], each["partitions"]) for each in handed]
         assert f"taken over by {LATER}" == logs[-1]["cause"]
         assert "of generation 3 on there that started at 1970-01-01T00:00:01" in str(LATER)
@@ -538,14 +541,20 @@ class Occupied(DriverKafka):
         return super().load(partitions, stable=stable)
 
 
+def beside(other: Owner, until: float) -> tuple[Occupied, SimulatedService]:
+    """Return a service on simulated time, and its Kafka, on which another run commits until then."""
+    kafka = Occupied(other, until)
+    flow = SimulatedService(kafka, FakeRounds(works(kafka)))
+    kafka.time = flow.time
+    return kafka, flow
+
+
 class TestUntilEnd:
     """A backfill while the group's service may run."""
 
     def test_it_refuses_beside_a_service_that_works(self) -> None:
         """It fences nothing, and Spark does not start."""
-        kafka = Occupied(Owner(0, "!", "clean", 2), until=100)
-        flow = SimulatedService(kafka, FakeRounds(works(kafka)))
-        kafka.time = flow.time
+        kafka, flow = beside(Owner(0, "!", "clean", 2), until=100)
 
         with pytest.raises(ServiceRuns, match=r"the service of generation 2 on ! .* works for group 'g'"):
             flow.run(until_end=True)
@@ -556,8 +565,7 @@ class TestUntilEnd:
 
     def test_it_works_where_the_other_one_is_gone(self) -> None:
         """A second cron run finds the commits of the first one standing still."""
-        kafka = Occupied(Owner(0, "!", "clean", 2), until=0)
-        flow = SimulatedService(kafka, FakeRounds(works(kafka)))
+        kafka, flow = beside(Owner(0, "!", "clean", 2), until=0)
 
         flow.run(until_end=True)
 
@@ -566,9 +574,7 @@ class TestUntilEnd:
 
     def test_a_later_generation_takes_over(self) -> None:
         """This is the purpose of generations."""
-        kafka = Occupied(EARLIER, until=3)
-        flow = SimulatedService(kafka, FakeRounds(works(kafka)))
-        kafka.time = flow.time
+        _, flow = beside(EARLIER, until=3)
 
         flow.run(until_end=True)
 
@@ -582,9 +588,7 @@ class TestStandBy:
     @pytest.mark.parametrize("host", ["!", "~"])
     def test_it_waits_for_another_service_of_its_generation(self, host: str, interval: str) -> None:
         """Even if the other one started earlier, it fences nothing before that is gone."""
-        kafka = Occupied(Owner(0, host, "clean", 2), until=100)
-        flow = SimulatedService(kafka, FakeRounds(works(kafka)))
-        kafka.time = flow.time
+        kafka, flow = beside(Owner(0, host, "clean", 2), until=100)
 
         settings = config("generation=2", f"round.interval={interval}")
         logs = flow.run(settings, until_end=True, stand_by=True)
@@ -598,8 +602,7 @@ class TestStandBy:
     @pytest.mark.parametrize(("interval", "least"), [("500ms", 3), ("15s", 30)])
     def test_it_works_soon_where_there_is_none(self, interval: str, least: float) -> None:
         """An offset that stands still for two commits is no sign of life."""
-        kafka = Occupied(Owner(0, "~", "clean", 2), until=0)
-        flow = SimulatedService(kafka, FakeRounds(works(kafka)))
+        _, flow = beside(OTHER, until=0)
 
         flow.run(config("generation=2", f"commit.interval={interval}"), until_end=True, stand_by=True)
 
@@ -608,8 +611,7 @@ class TestStandBy:
 
     def test_the_wait_for_an_answer_is_no_look(self) -> None:
         """The other run may have waited for the same coordinator."""
-        kafka = Occupied(Owner(0, "~", "clean", 2), until=0)
-        flow, slow = SimulatedService(kafka, FakeRounds(works(kafka))), iter([2.0, 2.0])
+        (kafka, flow), slow = beside(OTHER, until=0), iter([2.0, 2.0])
         kafka.before_load = lambda: flow.time.pass_by(next(slow, 0.0))
 
         flow.run(config("generation=2"), until_end=True, stand_by=True)
@@ -618,9 +620,7 @@ class TestStandBy:
 
     def test_it_waits_for_no_earlier_generation(self) -> None:
         """That one is waiting to be taken over."""
-        kafka = Occupied(EARLIER, until=2.9)
-        flow = SimulatedService(kafka, FakeRounds(works(kafka)))
-        kafka.time = flow.time
+        _, flow = beside(EARLIER, until=2.9)
 
         flow.run(until_end=True, stand_by=True)
 
@@ -629,9 +629,8 @@ class TestStandBy:
 
     def test_an_outage_of_its_own_is_no_silence_of_the_other(self) -> None:
         """After 90 s without Kafka it waits until the other has been silent for a minute, and fences nothing before."""
-        kafka = Occupied(Owner(0, "~", "clean", 2), until=50)
-        flow = SimulatedService(kafka, FakeRounds(works(kafka)))
-        kafka.time, kafka.away = flow.time, (50.0, 140.0)
+        kafka, flow = beside(OTHER, until=50)
+        kafka.away = (50.0, 140.0)
 
         flow.run(until_end=True, stand_by=True)
 
@@ -640,9 +639,8 @@ class TestStandBy:
 
     def test_an_outage_at_its_start_shows_nobody(self) -> None:
         """It has seen nothing when Kafka responds; then it sees the other run and leaves the work to it."""
-        kafka = Occupied(Owner(0, "~", "clean", 2), until=100)
-        flow = SimulatedService(kafka, FakeRounds(works(kafka)))
-        kafka.time, kafka.away = flow.time, (0.0, 20.0)
+        kafka, flow = beside(OTHER, until=100)
+        kafka.away = (0.0, 20.0)
 
         flow.run(until_end=True, stand_by=True)
 
@@ -651,9 +649,8 @@ class TestStandBy:
 
     def test_it_looks_last(self) -> None:
         """In a new group no offset names the other run, which commits first while the check of settings waits."""
-        kafka = Occupied(Owner(0, "~", "clean", 2), until=100)
-        flow, slow = SimulatedService(kafka, FakeRounds(works(kafka))), iter([20.0])
-        kafka.time, kafka.committed = flow.time, {}
+        (kafka, flow), slow = beside(OTHER, until=100), iter([20.0])
+        kafka.committed = {}
         kafka.before_check = lambda: flow.time.pass_by(next(slow, 0.0))
 
         flow.run(until_end=True, stand_by=True)
@@ -662,9 +659,8 @@ class TestStandBy:
 
     def test_a_look_that_took_long_is_old(self) -> None:
         """In a new group no offset names the other run, which commits first while the answer about the ends is late."""
-        kafka = Occupied(Owner(0, "~", "clean", 2), until=100)
-        flow, late, real = SimulatedService(kafka, FakeRounds(works(kafka))), iter([5.0]), kafka.watermarks
-        kafka.time, kafka.committed = flow.time, {}
+        kafka, flow = beside(OTHER, until=100)
+        kafka.committed, late, real = {}, iter([5.0]), kafka.watermarks
 
         def watermarks(partitions: Iterable[Partition]) -> dict[Partition, Watermarks]:
             flow.time.pass_by(next(late, 0.0))
@@ -678,9 +674,8 @@ class TestStandBy:
 
     def test_while_its_source_is_away_it_renews_no_offset(self) -> None:
         """That would fence the other run, which may be idle."""
-        kafka = Occupied(Owner(0, "~", "clean", 2), until=50)
-        flow = SimulatedService(kafka, FakeRounds(works(kafka)))
-        kafka.time, kafka.keeps_offsets = flow.time, 60.0
+        kafka, flow = beside(OTHER, until=50)
+        kafka.keeps_offsets = 60.0
 
         def answer() -> None:
             if 50 <= flow.time.now < 250:
@@ -695,7 +690,7 @@ class TestStandBy:
 
     def test_it_can_be_stopped(self) -> None:
         """This works even before Spark has started."""
-        kafka = Occupied(Owner(0, "~", "clean", 2), until=1_000)
+        kafka = Occupied(OTHER, until=1_000)
         flow = SimulatedService(kafka, FakeRounds(works(kafka)), seconds=90)
         kafka.time = flow.time
 

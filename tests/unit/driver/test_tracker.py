@@ -31,6 +31,7 @@ from app.offsets.mirrors import MirrorStatus
 from app.offsets.times import Histogram, TaskReport, TaskTimes
 from app.rates import Rates
 from app.runtime import Runtime
+from app.status.condition import Condition, judge
 from app.status.snapshot import Ending, PartitionState, Phase, Snapshot
 
 A, B = Partition("raw", 0), Partition("raw", 1)
@@ -461,14 +462,15 @@ def test_what_a_task_got_over_is_known(harness: TrackerHarness) -> None:
     assert [("slow", 2, ""), ("slow", 2, ""), ("slow", 3, "broken"), ("slower", 4, ""), ("", 5, "")] == known
 
 
-def test_a_lag_is_what_a_round_is_to_read(harness: TrackerHarness) -> None:
+@pytest.mark.parametrize("topic_id", ["id", ""], ids=["same topic", "brokers had no ids yet"])
+def test_a_lag_is_what_a_round_is_to_read(topic_id: str, harness: TrackerHarness) -> None:
     """It extends from the chosen start to the agreed end. A partition that cannot be planned lags by all its records."""
     offsets = {each: at(each, None) for each in (A, B)}
-    harness.tracker.discovered(Workload(offsets, ranges={A: OffsetRange(A, None, 50, 80, topic_id="id")}))
+    harness.tracker.discovered(Workload(offsets, ranges={A: OffsetRange(A, None, 50, 80, topic_id=topic_id)}))
 
     assert {A: 30, B: 100} == {each: status.lag for each, status in harness.snapshot.partitions.items()}
 
-    harness.tracker.round_began(1, 1, [OffsetRange(A, None, 50, 70, topic_id="id")])
+    harness.tracker.round_began(1, 1, [OffsetRange(A, None, 50, 70, topic_id=topic_id)])
     harness.tracker.refreshed(SourceOffsets(offsets))
     assert {A: 20, B: 100} == {each: status.lag for each, status in harness.snapshot.partitions.items()}
 
@@ -563,6 +565,19 @@ def test_an_open_transaction_has_an_age(harness: TrackerHarness) -> None:
     ]
 
 
+def test_without_a_leader_no_transaction_is_open(harness: TrackerHarness) -> None:
+    """Its last stable offset stands still, because nobody tells a newer one."""
+    at = PartitionOffsets(A, "id", Watermarks(0, 10, 20), CommittedOffset(5))
+    harness.tracker.refreshed(SourceOffsets({A: at}))
+
+    harness.tracker.refreshed(SourceOffsets({A: at}, unreadable=frozenset({A})))
+    assert harness.snapshot.partitions[A].unstable_since is None
+
+    harness.tracker.refreshed(SourceOffsets({A: at}))
+    harness.tracker.discovered(Workload({}, ranges={}, blocked={A: NoStartingOffset(A, "no leader")}))
+    assert harness.snapshot.partitions[A].unstable_since is None
+
+
 def test_another_service_is_a_problem_while_it_works(harness: TrackerHarness) -> None:
     """Its beginning does not move, and it ends when the other run is gone."""
     rival = Owner(5, "there", "clean")
@@ -641,6 +656,21 @@ def test_the_window_begins_anew_after_a_pause(harness: TrackerHarness) -> None:
     harness.tracker.paused(None)
 
     assert [1_180.0] == [point.at for point in harness.snapshot.partitions[A].points]
+
+
+def test_the_window_begins_anew_with_the_work(harness: TrackerHarness) -> None:
+    """Spark took minutes to start, and then only a part of its executors had come: no task had time to stall."""
+    found = workload(at(A, 40))
+    harness.tracker.discovered(found)
+    harness.now += 300
+    words = []
+    for seconds in (10, 10, 75):
+        harness.tracker.round_began(2, 1, list(found.ranges.values()))
+        harness.now += seconds
+        harness.tracker.refreshed(SourceOffsets(found.offsets))
+        words.append(judge(harness.snapshot.partitions[A], harness.snapshot).condition)
+
+    assert [Condition.CATCHING_UP, Condition.CATCHING_UP, Condition.STALLED] == words
 
 
 def test_what_is_stored_instead_of_an_offset_is_none(harness: TrackerHarness) -> None:

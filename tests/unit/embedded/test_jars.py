@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import io
 from contextlib import nullcontext
+from email.message import Message
 from pathlib import Path
-from urllib.error import URLError
+from urllib.error import HTTPError, URLError
 
 import pytest
 
@@ -29,6 +30,7 @@ class Maven:
         self.altered: set[str] = set()
         self.failures = 0
         """How many requests fail before the first answer."""
+        self.failure: OSError = URLError("temporary failure in name resolution")
 
     def open(self, url: str, timeout: float) -> io.BytesIO:
         """Return a jar."""
@@ -36,7 +38,7 @@ class Maven:
         self.asked.append(module)
         if self.failures:
             self.failures -= 1
-            raise URLError("temporary failure in name resolution")
+            raise self.failure
         return io.BytesIO(b"altered" if module in self.altered else module.encode())
 
 
@@ -89,3 +91,16 @@ def test_a_download_is_tried_again(
         assert fetch_jars(bundle).is_dir()
 
     assert 3 == len(maven.asked)
+
+
+@pytest.mark.parametrize(("code", "requests"), [(404, 1), (403, 1), (429, 3), (408, 3), (503, 3)])
+def test_a_refusal_is_not_repeated(maven: Maven, monkeypatch: pytest.MonkeyPatch, code: int, requests: int) -> None:
+    """What the repository does not have will not be there in 20 seconds either; an overload may be over."""
+    monkeypatch.setattr(jars, "PAUSES", (0.0, 0.0))
+    maven.failures = 3
+    maven.failure = HTTPError("https://repo1.maven.org/one", code, "why", Message(), None)
+
+    with pytest.raises(FetchFailed, match=rf"one-1\.0\.jar .*{code}"):
+        fetch_jars(Bundle("One", "one", "1 jar", {ONE: HASHES[ONE]}))
+
+    assert requests == len(maven.asked)

@@ -48,13 +48,12 @@ class FakeLane:
     def give_up(self, error: PartitionError, now: float) -> None:
         self.did.append("give up")
 
-    def run(self, call: Callable[[], object], clock: Callable[[], float]) -> bool:
+    def run(self, call: Callable[[], object], clock: Callable[[], float]) -> None:
         try:
             call()
         except PartitionError as error:
             self.give_up(error, clock())
         self.did.append("discard")
-        return "give up" not in self.did
 
     def successor(self, call: str, now: float) -> FakeLane:
         self.did.append(f"{call} hangs")
@@ -301,7 +300,7 @@ def test_at_the_end_calls_behind_those_that_hang_have_their_turn(
     *_, end = harness.calls.ends
     hang_at = harness.clock.now + 2 * HANGS_SECONDS
 
-    def pass_by(ends: Sequence[Future[bool]], seconds: float) -> None:
+    def pass_by(ends: Sequence[Future[None]], seconds: float) -> None:
         if harness.clock.now >= hang_at:
             wait([end], 2)
         harness.clock.now += HANGS_SECONDS
@@ -316,7 +315,7 @@ def test_at_the_end_calls_behind_those_that_hang_have_their_turn(
 def test_what_was_abandoned_is_not_waited_for_again(harness: CallsHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     """A task abandons hanging calls before its receipts and again when it closes; the second time costs nothing."""
     harness.hanging(harness.lane())
-    abandoned, waited = list[str](), list[Future[bool]]()
+    abandoned, waited = list[str](), list[Future[None]]()
     monkeypatch.setattr(harness.lanes[0], "abandon", lambda: abandoned.append("abandon"))
     monkeypatch.setattr("app.executor.calls.wait", lambda ends, _seconds: waited.extend(ends))
 
@@ -351,6 +350,25 @@ def test_a_call_that_fails_gives_its_lane_up_in_its_thread(harness: CallsHarness
     harness.until(lambda: lane not in harness.calls)
 
     assert ["give up", "discard"] == harness.lanes[0].did
+
+
+def test_what_only_a_call_refers_to_ends_in_its_thread(harness: CallsHarness) -> None:
+    """The end of a producer waits for its threads, and the task has other lanes to serve."""
+    ended_in, started = list[threading.Thread](), threading.Event()
+
+    class Producer:
+        def commit(self) -> None:
+            assert started.wait(PATIENCE)  # only then have we no reference ourselves
+
+        def __del__(self) -> None:
+            ended_in.append(threading.current_thread())
+
+    harness.calls.start(harness.lane(), cast("Any", Producer().commit))
+    started.set()
+    wait(harness.calls.ends)
+
+    assert 1 == len(ended_in)
+    assert threading.current_thread() not in ended_in
 
 
 def test_a_moment_is_given_only_to_calls_that_do_not_hang(
@@ -419,7 +437,7 @@ def test_lanes_that_open_one_after_the_other_are_waited_for(
         harness.start(lane)
     left = list(zip(harness.lanes, harness.calls.ends, strict=True))
 
-    def pass_by(ends: Sequence[Future[bool]], seconds: float) -> None:
+    def pass_by(ends: Sequence[Future[None]], seconds: float) -> None:
         harness.clock.now += 0.75
         lane, end = left.pop()
         lane.let_go.set()

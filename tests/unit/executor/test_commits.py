@@ -48,11 +48,10 @@ def commits_of(
     return made, stopwatch
 
 
-def run(_: object, call: Callable[[], object], clock: object) -> bool:
+def run(_: object, call: Callable[[], object], clock: object) -> None:
     """Run a call as a lane does."""
     with suppress(Transient):
         call()
-    return True
 
 
 class OneLane:
@@ -105,7 +104,7 @@ def test_commits_that_are_about_to_end_are_awaited_before_the_next_pass(monkeypa
     clock, one = FakeClock(), OneLane(None)
     lane = cast("Lane", one)
 
-    def a_moment(ends: list[Future[bool]], seconds: float) -> None:
+    def a_moment(ends: list[Future[None]], seconds: float) -> None:
         one.let_go.set()
         assert not wait(ends, 20).not_done
 

@@ -132,20 +132,24 @@ def test_the_memory_of_a_lane_that_commits_is_left_alone(lanes: TwoLanes) -> Non
     assert {B} == freed
 
 
-def test_a_lane_that_commits_holds_up_no_other(lanes: TwoLanes) -> None:
-    """While its commit hangs, the others send. If too much of it is parked, it is held, and read again afterwards."""
+def hang_until(event: threading.Event, lanes: TwoLanes) -> None:
+    """Let each commit but that of the start wait for an event."""
 
     def change(writer: FakeWriter, _: int) -> None:
         commit = writer.commit
 
         def hangs(offset: int, metadata: str) -> None:
-            if offset > 0:  # except at the start
-                assert lanes.b_has_sent.wait(PATIENCE)
+            assert not offset or event.wait(PATIENCE)
             commit(offset, metadata)
 
         writer.commit = hangs  # type: ignore[method-assign]
 
     lanes.change = change
+
+
+def test_a_lane_that_commits_holds_up_no_other(lanes: TwoLanes) -> None:
+    """While its commit hangs, the others send. If too much of it is parked, it is held, and read again afterwards."""
+    hang_until(lanes.b_has_sent, lanes)
 
     lanes.run()
 
@@ -230,17 +234,7 @@ def test_an_output_queue_that_stays_full(lanes: TwoLanes) -> None:
 
 def test_a_commit_that_hangs_at_the_end(lanes: TwoLanes) -> None:
     """The task reports without the lane and leaves its records to the next round. Its clients close once it returns."""
-
-    def change(writer: FakeWriter, _: int) -> None:
-        commit = writer.commit
-
-        def hangs(offset: int, metadata: str) -> None:
-            assert not offset or lanes.over.wait(PATIENCE)
-            commit(offset, metadata)
-
-        writer.commit = hangs  # type: ignore[method-assign]
-
-    lanes.change = change
+    hang_until(lanes.over, lanes)
     lanes.clock.speed = 1  # the last commit of the other lane must not count as hanging, even on a busy machine
 
     a, b = lanes.run(3, None)

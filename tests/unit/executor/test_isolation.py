@@ -11,8 +11,9 @@ import pyarrow as pa
 import pytest
 from structlog.testing import capture_logs
 
+from app.errors import ParserLost
 from app.executor import task
-from app.executor.isolation import DEATHS, IsolatedParser, parsing
+from app.executor.isolation import DEATHS, isolated, parsing
 from app.executor.parse import make_parser
 from app.model import Assignment, Attempt, OffsetRange, Partition
 from app.watchdog import Watchdog
@@ -79,7 +80,7 @@ def test_the_rest_of_a_chunk_is_read_again(monkeypatch: pytest.MonkeyPatch) -> N
         def parse(self, values: pa.BinaryArray) -> Parsed:
             return super().parse(values[:2])
 
-    monkeypatch.setattr("app.executor.isolation.IsolatedParser", Some)
+    monkeypatch.setattr("app.executor.isolation.isolated", Some)
 
     receipts = task.run(
         assignment(isolate=True), FakeClients(kafka, CONFIG, clock), make_parser(CONFIG), 8, runtime=clock.runtime
@@ -102,7 +103,7 @@ def test_a_process_that_starts_slowly_leaves_time_for_records(monkeypatch: pytes
             self.starts = False
             return super().parse(values[:1])
 
-    monkeypatch.setattr("app.executor.isolation.IsolatedParser", Slow)
+    monkeypatch.setattr("app.executor.isolation.isolated", Slow)
 
     task.run(assignment(isolate=True), FakeClients(kafka, CONFIG, clock), make_parser(CONFIG), 8, runtime=clock.runtime)
 
@@ -110,10 +111,25 @@ def test_a_process_that_starts_slowly_leaves_time_for_records(monkeypatch: pytes
 
 
 def test_a_process_that_dies_fails_the_task() -> None:
-    """Spark then retries it. A task that continued would lose the process's records."""
+    """
+    Spark then retries it. A task that continued would lose the process's records.
+
+    A command says it in a line, and does not exit with 1, which stands for findings.
+    """
     before = children()
-    with Watchdog() as watchdog, IsolatedParser(CONFIG, watchdog.feed) as isolated:
+    with Watchdog() as watchdog, isolated(CONFIG, watchdog.feed) as parse_apart:
         (process,) = children() - before
         os.kill(process.pid, signal.SIGKILL)
-        with pytest.raises(RuntimeError, match="the parser process exited"):
-            isolated.parse(batch([line(n) for n in range(10)]))
+        with pytest.raises(ParserLost, match="the parser process exited: see its stderr") as lost:
+            parse_apart(batch([line(n) for n in range(10)]))
+    assert 3 == lost.value.exit_code
+
+
+def test_ctrl_c_does_not_end_the_process() -> None:
+    """A terminal sends it to every process of a command. Only the command says that it was interrupted."""
+    before = children()
+    with isolated(CONFIG) as parse_apart:
+        (process,) = children() - before
+        parse_apart(batch([]))
+        os.kill(process.pid, signal.SIGINT)
+        assert 1 == len(parse_apart(batch([line(1)])).rows)

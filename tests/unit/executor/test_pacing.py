@@ -15,7 +15,7 @@ from app.errors import Transient
 from app.executor import isolation, task
 from app.executor.lane.ledger import Ledger
 from app.executor.lane.progress import Progress
-from app.executor.pacing import GROWTH, LEAST, MOST, SLOW_SECONDS, Allowance, Pacing, size
+from app.executor.pacing import GROWTH, LEAST, MOST, SLOW_SECONDS, UNUSED_SECONDS, Allowance, Pacing, size
 from app.executor.parse import make_parser
 from app.model import CommittedOffset, OffsetRange, Partition
 from app.offsets.metadata import Counts, OffsetMetadata
@@ -34,6 +34,7 @@ from tests.fakes import (
 )
 from tests.fakes.driver import forget
 from tests.fakes.parsers import NotIsolated
+from tests.fakes.tasks import run_task
 
 A, B = Partition("raw", 0), Partition("raw", 3)
 SECONDS = 60
@@ -46,6 +47,7 @@ class WatchedConsumer(FakeConsumer):
     def __init__(self, clients: FakeClients, most: int) -> None:
         super().__init__(clients, most)
         self.asked: set[int | None] = set()
+        self.asked_last: int | None = None
         self.starts = 0
 
     def start(self, partition: Partition, offset: int, epoch: int = -1) -> None:
@@ -54,6 +56,7 @@ class WatchedConsumer(FakeConsumer):
 
     def poll(self, seconds: float, most: int | None = None) -> object:  # type: ignore[override]
         self.asked.add(most)
+        self.asked_last = most
         return super().poll(seconds, most)
 
 
@@ -65,11 +68,9 @@ def cleanse(
     writers: Callable[[FakeClients, Partition], FakeWriter] | None = None,
 ) -> tuple[WatchedConsumer, dict[str, int]]:
     """Run a task for a minute; return its consumer, and how many records of each partition it committed."""
-    task_config, clock = make_task_config(rates=rates), FakeClock()
     consumers = partial(WatchedConsumer, most=chunk)
-    clients = FakeClients(kafka, task_config, clock, writers=writers, consumers=consumers)
-    assignment = make_assignment(task_config, *ranges)
-    receipts = task.run(assignment, clients, make_parser(task_config), SECONDS, clock.runtime)
+    clients = FakeClients(kafka, make_task_config(rates=rates), writers=writers, consumers=consumers)
+    receipts = run_task(clients, *ranges, seconds=SECONDS)
     assert all(receipt.balances for receipt in receipts)
     (consumer,) = clients.made
     assert isinstance(consumer, WatchedConsumer)
@@ -243,6 +244,19 @@ class TestSlowSink:
 
         assert 8 <= commits <= 12
 
+    def test_a_long_commit_interval_does_not_delay_that(self) -> None:
+        """An allowance grows with each commit, and only a control partition has one each second."""
+        kafka = FakeKafka({A: [], B: rubbish(3_000)})
+        task_config, clock = make_task_config(commit_seconds=60.0), FakeClock()
+        clients = FakeClients(kafka, task_config, clock, consumers=partial(FakeConsumer, most=1_000))
+        assignment = make_assignment(task_config, OffsetRange(A, None, 0), OffsetRange(B, None, 0))
+
+        _, receipt = task.run(
+            replace(assignment, allowances={B: LEAST}), clients, make_parser(task_config), 30, clock.runtime
+        )
+
+        assert 3_000 == receipt.records
+
     def test_it_does_not_grow_by_what_it_did_not_limit(self) -> None:
         """A few records committed quickly prove nothing."""
         allowance = Allowance()
@@ -287,6 +301,53 @@ class TestSlowSink:
         assert size(taken) // 10 == pacing.allowance(A)
 
     @pytest.mark.parametrize(
+        ("records", "known", "limited"),
+        [
+            pytest.param(0, {}, False, id="a slow heartbeat"),
+            pytest.param(5, {}, True, id="a slow commit of little"),
+            pytest.param(0, {B: LEAST}, True, id="nothing since an earlier task"),
+        ],
+    )
+    def test_a_quiet_partition_limits_the_others_for_seconds_at_most(
+        self, records: int, known: dict[Partition, int], limited: bool
+    ) -> None:
+        """It never takes enough to show that its sink is fast again, and each poll of the task is limited with it."""
+
+        class SlowOnce(FakeTransaction):
+            def commit(self, offset: int, metadata: str) -> None:
+                if self._partition == B and self.commits == 0:
+                    clock.now += 3.0
+                super().commit(offset, metadata)
+
+        kafka = FakeKafka({A: rubbish(1_000), B: rubbish(records)})
+        kafka.committed = {A: CommittedOffset(0), B: CommittedOffset(0)}
+        task_config, clock = make_task_config(), FakeClock()
+        consumers = partial(WatchedConsumer, most=1_000)
+        clients = FakeClients(kafka, task_config, clock, writers=SlowOnce, consumers=consumers)
+        assignment = make_assignment(task_config, OffsetRange(B, 0, 0), OffsetRange(A, 0, 0))  # B has the heartbeat
+        receipts = task.run(replace(assignment, allowances=known), clients, make_parser(task_config), 30, clock.runtime)
+
+        (consumer,) = clients.made
+        assert isinstance(consumer, WatchedConsumer)
+        assert limited == (consumer.asked != {None})
+        assert consumer.asked_last is None
+        assert [None, None] == [receipt.allowance for receipt in receipts]
+
+    def test_an_allowance_in_use_is_kept(self) -> None:
+        """However long the partition rests until it commits, or waits for its sink."""
+        allowance, rests_until, now = Allowance(), 100.0, 0.0
+        allowance.committed(1_000_000, 2 * SLOW_SECONDS)
+        assert 500_000 == allowance.room(0, now)
+        assert 0 == allowance.room(500_000, rests_until)
+        assert 500_000 == allowance.room(0, rests_until)
+        now = rests_until + UNUSED_SECONDS
+
+        allowance.failed(500_000, 2 * SLOW_SECONDS)
+
+        assert 125_000 == allowance.room(0, now + 1)
+        assert 125_000 == allowance.bytes
+
+    @pytest.mark.parametrize(
         ("dead", "known", "records"),
         [(False, {}, 5_000), (False, {A: 2_570}, 10), (True, {}, LEAST // 256), (True, {A: 2_570}, 10)],
     )
@@ -295,7 +356,7 @@ class TestSlowSink:
     ) -> None:
         """What the last task learned. After workers have died, a slow sink is a suspect."""
         SlowWriter.sizes, SlowWriter.failures = [], []
-        monkeypatch.setattr(isolation, "IsolatedParser", NotIsolated)
+        monkeypatch.setattr(isolation, "isolated", NotIsolated)
         task_config, clock = make_task_config(), FakeClock()
         clients = FakeClients(
             FakeKafka({A: rubbish(PLENTY)}),
@@ -346,13 +407,11 @@ def test_a_task_holds_no_more_than_its_memory(chunk: int, most: int) -> None:
     Stuck.writers, Stuck.most = [], 0
     records = 1_000
     kafka = FakeKafka({A: rubbish(PLENTY), B: rubbish(PLENTY)})
-    task_config, clock = make_task_config(buffer_memory=size_of(records), commit_seconds=1_000.0), FakeClock()
-    clients = FakeClients(kafka, task_config, clock, writers=Stuck, consumers=partial(FakeConsumer, most=chunk))
+    task_config = make_task_config(buffer_memory=size_of(records), commit_seconds=1_000.0)
+    clients = FakeClients(kafka, task_config, writers=Stuck, consumers=partial(FakeConsumer, most=chunk))
     ranges = OffsetRange(A, None, 0), OffsetRange(B, None, 0)
 
-    flowing, stuck = task.run(
-        make_assignment(task_config, *ranges), clients, make_parser(task_config), SECONDS, clock.runtime
-    )
+    flowing, stuck = run_task(clients, *ranges, seconds=SECONDS)
 
     assert Stuck.most <= most
     assert stuck.records <= records + 2 * chunk  # the first chunk is committed at once

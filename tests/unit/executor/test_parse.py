@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from io import BytesIO
 
-import fastavro
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -20,17 +19,11 @@ from parsers.flume import envelope
 from parsers.idc_access_log import IdcAccessLog
 from parsers.keys import pattern_of
 from parsers.testing import outcomes
+from tests.data.make import encoded
 from tests.fakes import make_task_config
 from tests.fakes.parsers import WRONG, Wrong
 from tests.independent import cleansed, line
 
-AVRO = fastavro.parse_schema(
-    {
-        "type": "record",
-        "name": "AvroFlumeEvent",
-        "fields": [{"name": "headers", "type": {"type": "map", "values": "string"}}, {"name": "body", "type": "bytes"}],
-    }
-)
 NOW = 1_800_000_000_000
 CLOCKS = Now(NOW, NOW)
 HOUR = 3_600_000
@@ -90,6 +83,18 @@ def test_the_dead_letter_says_what_is_wrong(what: str, detail: str) -> None:
     parsed = parsed_by(Wrong(WRONG[what]))
 
     assert any(f"the parser broke its contract: {detail}" in each for each in parsed.details.to_pylist())
+
+
+def test_a_parser_that_wants_to_exit_loses_no_line() -> None:
+    """Otherwise a command would end with its code, which may be 0."""
+
+    def leave_at_rubbish(outcome: Parsed) -> Parsed:
+        return outcome if not len(outcome.reasons) else sys.exit(0)
+
+    parsed = parsed_by(Wrong(leave_at_rubbish))
+
+    assert [cleansed(0), cleansed(1)] == parsed.values.to_pylist()
+    assert [(1, PARSER_ERROR, "SystemExit: 0")] == list(parsed.rejects())
 
 
 @pytest.mark.parametrize("what", WRONG)
@@ -280,9 +285,7 @@ def test_the_key_of_a_line_counts_and_not_that_of_its_record() -> None:
 
 def event(body: bytes, /, **headers: str) -> bytes:
     """Encode a Flume event."""
-    out = BytesIO()
-    fastavro.schemaless_writer(out, AVRO, {"headers": headers, "body": body})
-    return out.getvalue()
+    return encoded({"headers": headers, "body": body})
 
 
 def test_lines_keep_flumes_headers() -> None:

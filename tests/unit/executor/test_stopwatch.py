@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from app.executor.stopwatch import Stopwatch
 from app.model import Attempt
-from app.offsets.times import Histogram, TaskReport, TaskTimes
+from app.offsets.times import Histogram, TaskReport, TaskTimes, place_of
 from tests.fakes import FakeClock
 
 
@@ -20,6 +20,6 @@ def test_each_second_is_spent_on_one_thing() -> None:
         take()
     stopwatch.committed(0.5)
 
-    parsed, produced = Histogram.of(2.0), Histogram.of(4.0)
-    assert TaskReport(Attempt(2, 1), TaskTimes(1, 8, parsed, produced, Histogram.of(0.5))) == stopwatch.report()
+    parsed, produced, committed = (Histogram(seconds, (*(0,) * place_of(seconds), 1)) for seconds in (2.0, 4.0, 0.5))
+    assert TaskReport(Attempt(2, 1), TaskTimes(1, 8, parsed, produced, committed)) == stopwatch.report()
     assert 15 == stopwatch.report().times.seconds

@@ -53,6 +53,7 @@ from tests.fakes import (
     make_task_config,
 )
 from tests.fakes.driver import forget
+from tests.fakes.tasks import run_task
 from tests.independent import cleansed, line
 
 A, B = Partition("raw", 0), Partition("raw", 3)
@@ -85,9 +86,7 @@ def run(
         at, metadata = (committed.offset, committed.metadata) if committed else (None, "")
         ranges.append(OffsetRange(partition, at, begin, end, topic_id, metadata=metadata))
     clients = FakeClients(kafka, task_config, clock, script)
-    return task.run(
-        make_assignment(task_config, *ranges), clients, make_parser(task_config), seconds, runtime=clock.runtime
-    )
+    return run_task(clients, *ranges, seconds=seconds)
 
 
 def expected() -> list[bytes]:
@@ -113,9 +112,7 @@ class TestFlow:
         owner = Owner(7, "here", "clean")
         for records in ([], source()):
             kafka = FakeKafka({A: records})
-            clock, task_config = FakeClock(), replace(make_task_config(guarantee), owner=owner)
-            assignment = make_assignment(task_config, OffsetRange(A, None, 0))
-            task.run(assignment, FakeClients(kafka, task_config, clock), make_parser(task_config), 8, clock.runtime)
+            run_task(FakeClients(kafka, make_task_config(guarantee, owner=owner)), OffsetRange(A, None, 0))
 
             assert owner == OffsetMetadata.parse(kafka.committed[A].metadata).owner
 
@@ -379,9 +376,8 @@ class TestUndelivered:
         task_config = make_task_config(guarantee)
         consumers = partial(FakeConsumer, most=100, tick=0.25)
         clients = FakeClients(kafka, task_config, clock, writers=Denied, consumers=consumers)
-        assignment = make_assignment(task_config, OffsetRange(A, None, 0))
 
-        (receipt,) = task.run(assignment, clients, make_parser(task_config), 700, runtime=clock.runtime)
+        (receipt,) = run_task(clients, OffsetRange(A, None, 0), seconds=700)
 
         assert 150 == during[-1]
         assert max(sent.values()) <= 10
@@ -437,7 +433,7 @@ class TestOutcomes:
 
     def test_a_consumer_that_kafka_refuses_ends_the_task(self) -> None:
         """What it has read is committed, and the next task reads on with the current passwords and certificates."""
-        kafka, task_config, clock = FakeKafka({A: source()}), make_task_config(), FakeClock()
+        kafka = FakeKafka({A: source()})
         kafka.committed = {A: CommittedOffset(0)}
 
         class RefusedConsumer(FakeConsumer):
@@ -446,9 +442,8 @@ class TestOutcomes:
                 self.refused = chunk is not None
                 return chunk
 
-        clients = FakeClients(kafka, task_config, clock, consumers=RefusedConsumer)
-        assignment = make_assignment(task_config, OffsetRange(A, 0, 0))
-        (receipt,) = task.run(assignment, clients, make_parser(task_config), seconds=1_000, runtime=clock.runtime)
+        clients = FakeClients(kafka, consumers=RefusedConsumer)
+        (receipt,) = run_task(clients, OffsetRange(A, 0, 0), seconds=1_000)
 
         assert (Outcome.DONE, 3) == (receipt.outcome, receipt.records)
         assert receipt.end == kafka.committed[A].offset
@@ -467,13 +462,7 @@ class TestOutcomes:
 
         clients = FakeClients(kafka, task_config, clock, consumers=FencedMeanwhile)
         ranges = (OffsetRange(A, 0, 0), OffsetRange(B, 0, 0))
-        receipts = task.run(
-            make_assignment(task_config, *ranges),
-            clients,
-            make_parser(task_config),
-            seconds=1_000,
-            runtime=clock.runtime,
-        )
+        receipts = run_task(clients, *ranges, seconds=1_000)
 
         assert [Outcome.FENCED, Outcome.DONE] == [receipt.outcome for receipt in receipts]
         assert clock.now - began < 3
@@ -489,13 +478,7 @@ class TestOutcomes:
 
         clients = FakeClients(kafka, task_config, clock, writers=slowly)
 
-        task.run(
-            make_assignment(task_config, OffsetRange(A, None, 0)),
-            clients,
-            make_parser(task_config),
-            seconds=8,
-            runtime=clock.runtime,
-        )
+        run_task(clients, OffsetRange(A, None, 0))
 
         assert expected() == kafka.sink[A]
 
@@ -512,17 +495,26 @@ class TestOutcomes:
             assert expected() == kafka.sink[A]
             assert 12 == kafka.committed[A].offset
 
+    def test_an_offset_that_was_moved_back_beside_its_metadata(self) -> None:
+        """Another tool has set only the number, in a store whose metadata names no offset, as 0.2.0 has written it."""
+        kafka = FakeKafka({A: source()})
+        kafka.committed[A] = CommittedOffset(3, str(OffsetMetadata(counts=Counts(6, 6), read=LastRead(6, 0))))
+        clients = FakeClients(kafka)
+
+        (receipt,) = run_task(clients, OffsetRange(A, committed=3, start=3))
+
+        assert (Outcome.DONE, expected()[3:]) == (receipt.outcome, kafka.sink[A])
+
     @pytest.mark.parametrize("cut", [3, None])
     def test_a_start_that_a_policy_has_decided_is_not_compared_with_what_was_read(self, cut: int | None) -> None:
         """The log was cut below the committed offset and has grown past it, and the policy goes on right there."""
-        kafka, task_config, clock = FakeKafka({A: source()}), make_task_config(), FakeClock()
+        kafka = FakeKafka({A: source()})
         kafka.leader_epochs[A] = [3]
         read = OffsetMetadata(counts=Counts(6, 6), read=LastRead(6, 0))
         kafka.committed[A] = CommittedOffset(6, str(read))
-        assignment = make_assignment(task_config, OffsetRange(A, committed=6, start=6, cut=cut))
-        clients = FakeClients(kafka, task_config, clock)
+        clients = FakeClients(kafka)
 
-        (receipt,) = task.run(assignment, clients, make_parser(task_config), 8, clock.runtime)
+        (receipt,) = run_task(clients, OffsetRange(A, committed=6, start=6, cut=cut))
 
         assert (Outcome.BLOCKED if cut is None else Outcome.DONE) is receipt.outcome
         assert ([] if cut is None else expected()[5:]) == kafka.sink[A]
@@ -530,13 +522,12 @@ class TestOutcomes:
     @pytest.mark.parametrize("ends", [[3], [3, 2]])
     def test_a_log_may_be_cut_again_before_a_task_goes_on_at_the_cut(self, ends: list[int]) -> None:
         """The log has grown past the first cut since. What follows the second one has not been read."""
-        kafka, task_config, clock = FakeKafka({A: source()}), make_task_config(), FakeClock()
+        kafka = FakeKafka({A: source()})
         kafka.leader_epochs[A] = ends
         kafka.committed[A] = CommittedOffset(6, str(OffsetMetadata(counts=Counts(6, 6), read=LastRead(6, 0))))
-        assignment = make_assignment(task_config, OffsetRange(A, committed=6, start=3, counted=6, cut=3))
-        clients = FakeClients(kafka, task_config, clock)
+        clients = FakeClients(kafka)
 
-        (receipt,) = task.run(assignment, clients, make_parser(task_config), 8, clock.runtime)
+        (receipt,) = run_task(clients, OffsetRange(A, committed=6, start=3, counted=6, cut=3))
 
         assert (Outcome.DONE if ends == [3] else Outcome.BLOCKED) is receipt.outcome
         assert (expected()[3:] if ends == [3] else []) == kafka.sink[A]
@@ -545,12 +536,11 @@ class TestOutcomes:
         """An attempt has gone back, come to the planned offset again, and died. The next one has the same assignment."""
         kafka, task_config = FakeKafka({A: source()}), make_task_config()
         kafka.committed[A] = CommittedOffset(6, str(OffsetMetadata(counts=Counts(6, 6))))
-        assignment = make_assignment(task_config, OffsetRange(A, committed=6, start=3, counted=6))
 
         def attempt(script: Script) -> None:
             clock = FakeClock()
             clients = FakeClients(kafka, task_config, clock, script)
-            task.run(assignment, clients, make_parser(task_config), 8, clock.runtime)
+            run_task(clients, OffsetRange(A, committed=6, start=3, counted=6))
 
         for sent in range(1, 9):
             kafka.sink[A].clear()
@@ -566,16 +556,9 @@ class TestOutcomes:
         """If an operator resets the group between planning and opening, the partition is left to the next plan."""
         kafka = FakeKafka({A: source()})
         kafka.committed[A] = CommittedOffset(3)
-        task_config, clock = make_task_config(), FakeClock()
         offset_range = OffsetRange(A, committed=7, start=7)
 
-        (receipt,) = task.run(
-            make_assignment(task_config, offset_range),
-            FakeClients(kafka, task_config, clock),
-            make_parser(task_config),
-            seconds=8,
-            runtime=clock.runtime,
-        )
+        (receipt,) = run_task(FakeClients(kafka), offset_range)
 
         assert Outcome.FAILED is receipt.outcome
         assert "went back to 3" in receipt.error
@@ -586,15 +569,8 @@ class TestOutcomes:
         """If an earlier owner committed after the plan was made, its records are not processed again."""
         kafka = FakeKafka({A: source()})
         kafka.committed[A] = CommittedOffset(4)
-        task_config, clock = make_task_config(), FakeClock()
 
-        task.run(
-            make_assignment(task_config, OffsetRange(A, committed=1, start=1)),
-            FakeClients(kafka, task_config, clock),
-            make_parser(task_config),
-            seconds=8,
-            runtime=clock.runtime,
-        )
+        run_task(FakeClients(kafka), OffsetRange(A, committed=1, start=1))
 
         assert expected()[4:] == kafka.sink[A]
 
@@ -614,13 +590,10 @@ class TestOutcomes:
         """Only a receipt told it. The task goes on there, unless the transaction that hangs was committed."""
         kafka = FakeKafka({A: source()})
         kafka.pending[A] = pending
-        task_config, clock = make_task_config(), FakeClock()
         planned = OffsetRange(A, committed=3, start=3, never_read=True)
-        clients = FakeClients(kafka, task_config, clock)
+        clients = FakeClients(kafka)
 
-        task.run(
-            make_assignment(task_config, planned), clients, make_parser(task_config), seconds=8, runtime=clock.runtime
-        )
+        run_task(clients, planned)
 
         assert 3 == kafka.ended_from[A]
         assert expected()[begins:] == kafka.sink[A]
@@ -637,22 +610,15 @@ class TestOutcomes:
     def test_a_suspicious_producer_is_replaced(self) -> None:
         """A slow commit succeeds, but its producer is not used again."""
         kafka = FakeKafka({A: source()})
-        task_config, clock = make_task_config(), FakeClock()
 
         def slow_at_first(clients: FakeClients, partition: Partition) -> FakeWriter:
             writer = FakeTransaction(clients, partition)
             writer.suspect = kafka.epochs.get(partition, 0) == 0
             return writer
 
-        clients = FakeClients(kafka, task_config, clock, writers=slow_at_first)
+        clients = FakeClients(kafka, writers=slow_at_first)
 
-        (receipt,) = task.run(
-            make_assignment(task_config, OffsetRange(A, None, 0)),
-            clients,
-            make_parser(task_config),
-            seconds=8,
-            runtime=clock.runtime,
-        )
+        (receipt,) = run_task(clients, OffsetRange(A, None, 0))
 
         assert 2 == kafka.epochs[A]
         assert expected() == kafka.sink[A]
@@ -670,7 +636,6 @@ class TestOutcomes:
         kafka = FakeKafka({A: source()})
         if offset_range.committed is not None:
             kafka.committed[A] = CommittedOffset(offset_range.committed)
-        task_config, clock = make_task_config(), FakeClock()
         made = list[FakeWriter]()
 
         def slow_at_first(clients: FakeClients, partition: Partition) -> FakeWriter:
@@ -678,15 +643,9 @@ class TestOutcomes:
             made[-1].suspect = len(made) == 1
             return made[-1]
 
-        clients = FakeClients(kafka, task_config, clock, writers=slow_at_first)
+        clients = FakeClients(kafka, writers=slow_at_first)
 
-        (receipt,) = task.run(
-            make_assignment(task_config, offset_range),
-            clients,
-            make_parser(task_config),
-            seconds=8,
-            runtime=clock.runtime,
-        )
+        (receipt,) = run_task(clients, offset_range)
 
         assert (2, first_commits) == (len(made), made[0].commits)
         assert expected() == kafka.sink[A]
@@ -721,9 +680,7 @@ class TestOutcomes:
         clients = FakeClients(kafka, task_config, clock, writers=TimedWriter, consumers=Filled)
 
         ranges = OffsetRange(A, None, 0), OffsetRange(B, None, 0)
-        task.run(
-            make_assignment(task_config, *ranges), clients, make_parser(task_config), seconds=60, runtime=clock.runtime
-        )
+        run_task(clients, *ranges, seconds=60)
 
         passes = began[1:-1]  # the first stores the start, the last is the final commit
         assert len(passes) > 2
@@ -822,15 +779,8 @@ class TestBrokenParsers:
     def test_a_broken_parser_loses_no_record(self, broken: str) -> None:
         """A record on which a user's parser raises or miscounts becomes a dead letter; its neighbours are cleansed."""
         kafka = FakeKafka({A: source()})
-        task_config, clock = make_task_config(), FakeClock()
 
-        task.run(
-            make_assignment(task_config, OffsetRange(A, None, 0)),
-            FakeClients(kafka, task_config, clock),
-            Stumbles(broken),
-            seconds=8,
-            runtime=clock.runtime,
-        )
+        run_task(FakeClients(kafka), OffsetRange(A, None, 0), parser=Stumbles(broken))
 
         assert [cleansed(n) for n in range(10) if n != 7] == kafka.sink[A]
         reasons = [dict(dead_letter.headers)["__connect.errors.exception.class.name"] for dead_letter in kafka.dead[A]]
@@ -839,15 +789,8 @@ class TestBrokenParsers:
     def test_a_line_that_the_sink_would_refuse_is_a_dead_letter(self) -> None:
         """A cleansed line that exceeds the sink's limit is rejected as too_large and does not stop the partition."""
         kafka = FakeKafka({A: [SourceRecord(line(1)), SourceRecord(line(10**600)), SourceRecord(line(3))]})
-        task_config, clock = make_task_config(sink=Destination("clean", 2, 1_000)), FakeClock()
 
-        task.run(
-            make_assignment(task_config, OffsetRange(A, None, 0)),
-            FakeClients(kafka, task_config, clock),
-            make_parser(task_config),
-            8,
-            runtime=clock.runtime,
-        )
+        run_task(FakeClients(kafka, make_task_config(sink=Destination("clean", 2, 1_000))), OffsetRange(A, None, 0))
 
         assert [cleansed(1), cleansed(3)] == kafka.sink[A]
         assert b"too_large" == dict(kafka.dead[A][0].headers)["__connect.errors.exception.class.name"]
@@ -959,12 +902,9 @@ class TestTruncation:
         kafka.cut(A, 7)
         planned = forget(kafka, A, "nearest")
         kafka.source[A] += [SourceRecord(line(n)) for n in range(70, 72)]
-        task_config, clock = make_task_config(guarantee), FakeClock()
-        clients = FakeClients(kafka, task_config, clock)
+        clients = FakeClients(kafka, make_task_config(guarantee))
 
-        (receipt,) = task.run(
-            make_assignment(task_config, planned), clients, make_parser(task_config), 8, runtime=clock.runtime
-        )
+        (receipt,) = run_task(clients, planned)
 
         assert (7, 9) == (receipt.start, receipt.end)
         assert [*expected(), cleansed(70), cleansed(71)] == kafka.sink[A]
@@ -993,10 +933,8 @@ class TestTruncation:
                 counted.append(OffsetMetadata.parse(kafka.committed[B].metadata).counts.records)
                 return super().poll(seconds, most)
 
-        task_config, clock = make_task_config(guarantee), FakeClock()
-        clients = FakeClients(kafka, task_config, clock, consumers=WatchedConsumer)
-        assignment = make_assignment(task_config, OffsetRange(A, 12, 12), OffsetRange(B, 12, 12))
-        task.run(assignment, clients, make_parser(task_config), 8, runtime=clock.runtime)
+        clients = FakeClients(kafka, make_task_config(guarantee), consumers=WatchedConsumer)
+        run_task(clients, OffsetRange(A, 12, 12), OffsetRange(B, 12, 12))
 
         assert (11, 12) == (counted[0], counted[-1])
         assert (12, [*expected(), cleansed(99)]) == (kafka.committed[B].offset, kafka.sink[B])
@@ -1031,7 +969,7 @@ class TestTruncation:
 
         lane.give_up(Truncated(A, 40, 30), 0.0)
 
-        assert (None, 1) == (lane.outcome, lane.receipt().reopened)
+        assert (None, 1) == (lane.outcome, lane.ledger.reopened)
         assert isinstance(lane.state, Closed)
         assert lane.state.retry_at is not None
 
@@ -1053,11 +991,9 @@ def test_lines_are_keyed_by_a_field() -> None:
             keys.extend(lines.keys.take(lines.rows).to_pylist())
             super().send(lines)
 
-    task_config, clock = make_task_config(sink_key="houseid"), FakeClock()
-    assignment = make_assignment(task_config, OffsetRange(A, None, 0, len(kafka.source[A])))
-    clients = FakeClients(kafka, task_config, clock, writers=NotingWriter)
+    clients = FakeClients(kafka, make_task_config(sink_key="houseid"), writers=NotingWriter)
 
-    task.run(assignment, clients, make_parser(task_config), 8, runtime=clock.runtime)
+    run_task(clients, OffsetRange(A, None, 0, len(kafka.source[A])))
 
     assert [b"238", b"238"] == keys
     assert [b"bad"] == [each.key for each in kafka.dead[A]]
@@ -1080,7 +1016,7 @@ class TestTakeover:
         guarantee: Guarantee = EXACTLY,
         consumers: Callable[[FakeClients], FakeConsumer] = FakeConsumer,
     ) -> list[Receipt]:
-        task_config, clock = replace(make_task_config(guarantee), owner=self.MINE, commit_seconds=1_000.0), FakeClock()
+        clock, task_config = FakeClock(), make_task_config(guarantee, owner=self.MINE, commit_seconds=1_000.0)
         ranges = [OffsetRange(each, 0, 0) for each in kafka.source]
         assignment = replace(make_assignment(task_config, *ranges), takes_over=takes_over)
         clients = FakeClients(kafka, task_config, clock, consumers=consumers)
@@ -1208,13 +1144,10 @@ class TestTakeover:
         """It has ended. The driver plans its partitions once it is silent."""
         kafka = FakeKafka({A: source()})
         left = kafka.committed[A] = self.of(Owner(1, "there", "clean", 3))
-        task_config, clock = replace(make_task_config(), owner=self.MINE), FakeClock()
         planned = OffsetRange(A, left.offset, 0, metadata=left.metadata)
-        clients = FakeClients(kafka, task_config, clock)
+        clients = FakeClients(kafka, make_task_config(owner=self.MINE))
 
-        (receipt,) = task.run(
-            make_assignment(task_config, planned), clients, make_parser(task_config), 8, clock.runtime
-        )
+        (receipt,) = run_task(clients, planned)
 
         assert (Outcome.DONE, 12) == (receipt.outcome, receipt.end)
 

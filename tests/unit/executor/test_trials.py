@@ -8,7 +8,9 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count
+from multiprocessing.connection import Pipe
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,10 +18,11 @@ import pytest
 
 from app.executor import trials
 from app.executor.parse import parse
-from app.executor.trials import parse_apart
+from app.executor.trials import for_forks, parse_apart, serve
 from parsers.contract import Parsed
 from parsers.idc_access_log import IdcAccessLog
 from parsers.testing import batch
+from tests.fakes import make_task_config
 from tests.independent import cleansed, line
 
 INNER = IdcAccessLog()
@@ -62,7 +65,7 @@ def records(number: int, **deadly: int) -> pa.BinaryArray:
     [
         ("exit", "the parser process exited with code 0"),
         ("crash", "the parser process was killed by SIGSEGV"),
-        ("leave", "the parser process exited with code 1"),
+        ("leave", "SystemExit: 3"),
     ],
 )
 @pytest.mark.parametrize("place", [0, 1_234, 1_999])
@@ -134,6 +137,30 @@ def test_records_that_kill_only_together_are_cleansed() -> None:
     assert (50, 0) == (len(parsed.rows), len(parsed.reject_rows))
 
 
+def test_a_fork_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no process may be started, the task points to the stderr of this one."""
+
+    def no_room() -> int:
+        raise BlockingIOError("too many processes")
+
+    monkeypatch.setattr(os, "fork", no_room)
+    ours, theirs = Pipe()
+    ours.send(make_task_config())
+    ours.send(records(1))
+
+    with ours, theirs, pytest.raises(BlockingIOError):
+        serve(os.dup(theirs.fileno()))
+
+
+def test_the_end_of_the_task_is_no_failure() -> None:
+    ours, theirs = Pipe()
+    ours.send(make_task_config())
+    ours.close()
+
+    with theirs:
+        serve(os.dup(theirs.fileno()))
+
+
 def test_what_took_long_is_reported_first() -> None:
     """After some time, what is done so far is reported, so that it can be committed; at least one batch is."""
     ticks = count(step=trials.REPORT_SECONDS + 1)
@@ -168,6 +195,79 @@ def test_a_parser_may_set_itself_up_at_its_first_call() -> None:
             return INNER.parse(lines)
 
     assert 4 == len(parse_apart(Lazy(), records(4), clock=lambda: 0.0).rows)
+
+
+def test_a_parser_with_threads_is_built_by_each_fork(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fork has none of its parent's threads, so the parser would wait for them for ever."""
+
+    class Pooled:
+        def __init__(self, _: object) -> None:
+            self._pool = ThreadPoolExecutor(1)
+            self._inner = self._pool.submit(lambda: INNER).result()
+
+        def parse(self, lines: pa.BinaryArray) -> Parsed:
+            return self._pool.submit(self._inner.parse, lines).result()
+
+    monkeypatch.setattr(trials, "make_parser", Pooled)
+
+    assert 4 == len(parse_apart(for_forks(make_task_config()), records(4), clock=lambda: 0.0).rows)
+
+
+def test_what_fails_without_records_is_tried_once(tmp_path: Path) -> None:
+    """Each time may take as long as setting up may."""
+    attempts, set_ups = tmp_path / "attempts", [*trials.SET_UPS]
+
+    class Allergic:
+        def parse(self, lines: pa.BinaryArray) -> Parsed:
+            if lines.null_count:
+                with attempts.open("a") as file:
+                    file.write("attempt ")
+                os._exit(1)
+            return INNER.parse(lines)
+
+    for _ in range(3):
+        assert 4 == len(parse_apart(Allergic(), records(4), clock=lambda: 0.0, set_ups=set_ups).rows)
+
+    assert "attempt " == attempts.read_text()
+
+
+def test_setting_up_that_fails_once_is_tried_again(tmp_path: Path) -> None:
+    """Without it, a parser that needs it would fail with each record."""
+    ready = tmp_path / "ready"
+
+    class Lazy:
+        def parse(self, lines: pa.BinaryArray) -> Parsed:
+            if lines.null_count:
+                if not ready.exists():
+                    ready.touch()
+                    os._exit(1)
+                self.is_set_up = True
+            elif not hasattr(self, "is_set_up"):
+                os._exit(1)
+            return INNER.parse(lines)
+
+    assert 4 == len(parse_apart(Lazy(), records(4), clock=lambda: 0.0).rows)
+
+
+def test_what_a_parser_has_started_ends_with_it() -> None:
+    """A fork's end is noticed although its child keeps the pipe open, and no child is left behind."""
+    reader, writer = os.pipe()
+
+    class Parent:
+        def parse(self, lines: pa.BinaryArray) -> Parsed:
+            if b"crash" in lines.to_pylist():
+                if os.fork() == 0:
+                    time.sleep(20)
+                    os.write(writer, b"a child is left")
+                os._exit(7)
+            return INNER.parse(lines)
+
+    parsed = parse_apart(Parent(), records(9, crash=3), clock=lambda: 0.0)
+    os.close(writer)
+
+    assert [(3, "parser_error", "the parser process exited with code 7")] == list(parsed.rejects())
+    assert b"" == os.read(reader, 99)
+    os.close(reader)
 
 
 @pytest.mark.parametrize("deadly", [b"exit", b"hang"])

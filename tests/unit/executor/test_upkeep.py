@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from structlog.testing import capture_logs
 
-from app.errors import NotUsable, Unreachable
+from app.errors import NotUsable, OffsetPending, Unreachable
 from app.executor import task
 from app.executor.parse import make_parser
 from app.model import CommittedOffset, OffsetRange, Outcome, Partition, Plugin, Receipt
@@ -40,6 +40,7 @@ from tests.fakes import (
 )
 from tests.fakes.simulation import Inline
 from tests.independent import cleansed, line
+from tests.support.logs import of_event
 from tests.support.waiting import PATIENCE
 
 A, B = Partition("raw", 0), Partition("raw", 3)
@@ -280,10 +281,25 @@ def test_a_start_that_cannot_be_read_is_trouble_like_any_other(error: Exception,
 
     assert [2, 1] == [receipt.reopened for receipt in receipts]
     assert all(f"cannot read the committed offset: {error}" in receipt.error for receipt in receipts)
-    assert {A, B} == {
-        Partition(each["topic"], each["partition"]) for each in logs if each["event"] == "partition_trouble"
-    }
+    assert {A, B} == {Partition(each["topic"], each["partition"]) for each in of_event(logs, "partition_trouble")}
     assert [1] * writers == [writer.discarded for writer in observed.writers]
+    assert {each: [cleansed(n) for n in range(3)] for each in (A, B)} == observed.kafka.sink
+
+
+def test_a_task_none_of_whose_lanes_opens_tries_again() -> None:
+    """Though the store fails meanwhile: no lane has an offset to read then, and none is to blame for it."""
+    observed = ObservedTask(records=3)
+    observed.failures += [None, Unreachable("no answer")]
+    without = {A, B}
+
+    def change(_writer: FakeTransaction, partition: Partition) -> None:
+        if partition in without:
+            without.remove(partition)
+            raise Unreachable("no client")
+
+    observed.change = change
+    observed.run(20.0)
+
     assert {each: [cleansed(n) for n in range(3)] for each in (A, B)} == observed.kafka.sink
 
 
@@ -348,6 +364,26 @@ def test_a_task_waits_for_stable_offsets() -> None:
 
     (store,) = observed.stores
     assert [False, True, False, True] == store.asked
+
+
+@pytest.mark.parametrize("fails", [1, 2])
+def test_an_offset_is_pending_only_if_it_cannot_be_read_again(fails: int) -> None:
+    """A stable read may fail once because Kafka is slow. The records then need not show how a transaction ended."""
+    observed = ObservedTask(Mishap(Point.AFTER_SEND, Trouble.TRANSIENT), records=3)
+    slow = Unreachable("timed out")
+    observed.failures = [None, None, None, slow, None, *[slow] * (fails - 1)]
+
+    def change(writer: FakeTransaction, partition: Partition) -> None:
+        def end_pending(committed: int | None) -> None:
+            raise OffsetPending(partition, offset=committed)
+
+        writer.end_pending = end_pending  # type: ignore[method-assign]
+
+    observed.change = change
+    first, _ = observed.run(5.0)
+
+    assert [False, True, False, True, False, True] == observed.stores[0].asked[:6]
+    assert (Outcome.DONE if fails == 1 else Outcome.BLOCKED) is first.outcome
 
 
 def test_the_watchdog_is_fed_with_every_poll(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -33,7 +32,7 @@ def test_a_key_that_does_not_match_yet_is_an_outage(made: str, tmp_path: Path) -
     authority = Authority(tmp_path, "ca")
     files = {"ssl.certificate.location": str(authority.sign("new")), "ssl.key.location": str(authority.sign("old"))}
     kafka = {"bootstrap.servers": "127.0.0.1:1", "security.protocol": "ssl"} | files
-    config = replace(make_task_config(kafka=kafka), guarantee=Guarantee.AT_LEAST_ONCE)
+    config = make_task_config(Guarantee.AT_LEAST_ONCE, kafka=kafka)
 
     with (
         TaskClients(config, PLAIN) as clients,
@@ -51,7 +50,7 @@ class TestAnEarlierRun:
         """Start in a partition of the earlier run whose fence meets an error; return whose its offset is."""
         kafka = FakeKafka({self.P: []})
         kafka.committed[self.P] = CommittedOffset(5, str(OffsetMetadata(owner=self.EARLIER)))
-        config = replace(make_task_config(Guarantee.AT_LEAST_ONCE), owner=self.ME, transaction_seconds=timeout)
+        config = make_task_config(Guarantee.AT_LEAST_ONCE, owner=self.ME, transaction_seconds=timeout)
 
         def connect(*_: object) -> None:
             raise KafkaException(KafkaError(code))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
-from app.errors import Unreachable
+from app.cures import PLACEHOLDERS, parts
+from app.errors import ForeignMember, Unreachable
 from app.kafka import cluster
 from app.kafka.admin import AdminConnection
 from app.kafka.cluster import KafkaGroup, versions
@@ -34,6 +37,18 @@ def test_a_list_that_is_not_complete(lines: int) -> None:
 def test_nothing_is_said() -> None:
     """Another librdkafka may log other words. The versions are then unknown."""
     assert {} == versions(["CONNECT: something else"])
+
+
+def test_members_may_have_moved_the_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They commit while nothing else does. Started again, the service would go on behind what they have read."""
+    tool = SimpleNamespace(members=[SimpleNamespace(client_id="tool", host="/10.0.0.7")])
+    monkeypatch.setattr(cluster, "_describe", lambda *_: tool)
+
+    with pytest.raises(ForeignMember, match=r"\(tool on /10.0.0.7\)") as caught:
+        KafkaGroup([AdminConnection({"bootstrap.servers": "127.0.0.1:1"})], "g").refuse_foreign_members()
+
+    commands = [each.text for each in parts(caught.value.cure, PLACEHOLDERS) if each.command]
+    assert ["winnow offsets show -c winnow.yaml"] == commands
 
 
 def test_a_cluster_with_a_copy_of_the_offsets_need_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,3 +65,22 @@ def test_a_login_is_asked_for() -> None:
         f"{server} requires a SASL login (PLAIN, SCRAM-SHA-512), but none is configured",
         "set sink.kafka.security.protocol to SASL_PLAINTEXT, and sasl.mechanisms to one of PLAIN, SCRAM-SHA-512",
     )
+
+
+@pytest.mark.parametrize(
+    "url", ["https://idp:99999/token", "https://u:hunter2/token", "https://idp..example/token", "https://[::1/token"]
+)
+def test_an_url_of_no_token_server_is_an_objection(url: str) -> None:
+    """It does not pass by itself, and what stands for its port may be a password."""
+    name = "sasl.oauthbearer.token.endpoint.url"
+
+    found = objection({name: url, "sasl.oauthbearer.method": "oidc"})
+
+    assert found is not None
+    assert found.cause.startswith(f"kafka.{name} is ")
+    assert "hunter2" not in found.cause
+    assert not found.passes
+
+
+def test_what_is_no_address_of_a_broker_is_left_out() -> None:
+    assert objection({"bootstrap.servers": "[::1"}) is None

@@ -26,7 +26,7 @@ def test_a_source_partition_has_one_sink_partition() -> None:
     """It is its number modulo the sink's partitions, so the order is kept."""
     found = targets(7, Partitioner.SOURCE)
 
-    assert (1, [1], 1) == (found.sink_partition, [*found.sink_partitions], found.dead_letter_partition)
+    assert (1, [1], 1) == (found.line.number, [*found.sink_partitions], found.dead_letter.number)
     assert "clean-1 or dead-1" == str(found)
 
 
@@ -34,9 +34,9 @@ def test_by_its_key_a_line_may_go_to_any_partition() -> None:
     """Dead letters are not affected, and a sink with one partition leaves no choice."""
     found = targets(7, Partitioner.KEY)
 
-    assert (BY_KEY, [0, 1, 2], 1) == (found.sink_partition, [*found.sink_partitions], found.dead_letter_partition)
+    assert (BY_KEY, [0, 1, 2], 1) == (found.line.number, [*found.sink_partitions], found.dead_letter.number)
     assert "clean-0 to clean-2 or dead-1" == str(found)
-    assert 0 == targets(7, Partitioner.KEY, Destination("clean", 1, 1_000_000)).sink_partition
+    assert 0 == targets(7, Partitioner.KEY, Destination("clean", 1, 1_000_000)).line.number
 
 
 def test_keys_are_hashed_as_by_java() -> None:

@@ -134,6 +134,21 @@ def test_the_largest_record_fits_into_the_queue(own: dict[str, str], topic_bytes
     assert int(made["message.max.bytes"]) <= int(made["queue.buffering.max.kbytes"]) << 10
 
 
+def test_a_task_reads_what_is_committed_and_moves_no_offset_itself() -> None:
+    """Exactly once rests on it, whatever other readers do, and whatever the user sets."""
+    made = settings.consumer(
+        make_task_config(kafka={"isolation.level": "read_uncommitted", "enable.auto.commit": "true"})
+    )
+
+    wanted = {
+        "isolation.level": "read_committed",
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "auto.offset.reset": "error",
+    }
+    assert wanted == {name: made[name] for name in wanted}
+
+
 def test_the_limit_of_producers_does_not_concern_consumers() -> None:
     """Librdkafka refuses a consumer whose fetch.max.bytes is smaller, and that of the ages is."""
     kafka = {"message.max.bytes": "60000000"}

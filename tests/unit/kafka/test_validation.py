@@ -6,9 +6,14 @@ import socket
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer
 
+from app.kafka import settings
+from app.kafka.ages import SMALL
+from app.kafka.offsets import KafkaGroupOffsets
 from app.kafka.validation import refusals
 from app.model import Guarantee
+from app.offsets.contract import StoreContext
 
 EXACTLY = Guarantee.EXACTLY_ONCE
 BROKER = {"bootstrap.servers": "nowhere:9092"}
@@ -73,6 +78,24 @@ def test_settings_that_do_not_fit_together_are_told_as_such() -> None:
     assert [("", "kafka: these settings are rejected by librdkafka: sasl.username and sasl.password must be set")] == [
         *refusals(BROKER | together, EXACTLY)
     ]
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"receive.message.max.bytes": "20000000"},
+        {"message.max.bytes": "10000000", "fetch.max.bytes": "8000000"},
+        {"receive.message.max.bytes": "2000000", "fetch.max.bytes": "1000000"},
+    ],
+)
+def test_what_is_taken_for_a_task_is_taken_for_every_consumer(limits: dict[str, str]) -> None:
+    """Otherwise the service would wait for ever: it takes a later refusal for a file that is being replaced."""
+    kafka = BROKER | limits
+    assert () == refusals(kafka, EXACTLY)
+
+    KafkaGroupOffsets(StoreContext("group", kafka, {})).close()
+    for own in ({"auto.offset.reset": "error"}, SMALL):
+        Consumer(settings.reader(kafka, "group") | own, logger=settings.SILENT).close()
 
 
 @pytest.mark.parametrize("name", ["message.timeout.ms", "delivery.timeout.ms", "socket.timeout.ms"])

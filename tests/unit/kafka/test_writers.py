@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError, cimpl
+from structlog.testing import capture_logs
 
 from app.errors import Fenced, OffsetPending, PartitionError, Transient, Undelivered
 from app.kafka import writers
@@ -233,6 +234,19 @@ def test_what_was_left_open_is_aborted_again(
 
     written = [(each, [mark(RAW, "g", COMMITTED)]) for each in ended]
     assert (["begin", *written, "flush", "abort"] if ended else []) == client.asked
+
+
+def test_that_a_transaction_may_be_open_is_no_warning() -> None:
+    """In a take-over, another source partition's open transaction hides its end where they share one of the sink."""
+    client, targets = Client(), Targets.of(make_task_config(), RAW)
+    sender, delivery = PlainSender(client, targets), Delivery(lambda _: client)  # type: ignore[arg-type, return-value]  # all that they use
+    hanging = Hanging({FIRST: COMMITTED})
+    writer = TransactionalWriter(RAW, sender, delivery, KafkaGroupOffsets(StoreContext("g", {})), hanging)
+
+    with capture_logs() as logs:
+        writer.settle(CommittedOffset(COMMITTED))
+
+    assert [("transaction_aborted_again", "info")] == [(each["event"], each["log_level"]) for each in logs]
 
 
 EIGHTH = Partition("raw", 8)

@@ -76,6 +76,17 @@ def test_where_an_earlier_run_has_gone_on_we_go_on_from_there(earlier: Owner) ->
     assert by(ME, 7) == harness.save(7)
 
 
+def test_a_larger_offset_of_another_program_is_named_as_such() -> None:
+    """It bears no run's name. The partition skips what lies between, so the message says where it goes on."""
+    harness = ClaimHarness(by(ME, 3))
+    harness.kafka.committed[A] = CommittedOffset(6)
+
+    with pytest.raises(
+        Transient, match=r"^raw-0@4: another program has since committed 6; the partition goes on there$"
+    ):
+        harness.save(4)
+
+
 @pytest.mark.parametrize("earlier", EARLIER)
 def test_what_an_earlier_run_saves_behind_us_does_not_count(earlier: Owner) -> None:
     """Its request came late."""

@@ -6,7 +6,7 @@ import pytest
 
 from app.headers import LARGEST
 from app.model import CommittedOffset
-from app.offsets.failures import stored_offset
+from app.offsets.failures import stored_offset, tied
 
 
 @pytest.mark.parametrize("offset", [0, 7, LARGEST])
@@ -22,3 +22,16 @@ def test_anything_else_is_corrupt(text: str) -> None:
     found = stored_offset(text, "m", "key a")
 
     assert f"key a holds {text[:40]!r}, which is not an offset" == found.corrupt
+
+
+@pytest.mark.parametrize("metadata", ["", "winnow/2 topic=a in=3", "another at=8 tool"])
+def test_metadata_belongs_to_its_offset(metadata: str) -> None:
+    """If another tool sets only the number, what the metadata says of the old one, such as `read`, must not count."""
+    assert CommittedOffset(7) == stored_offset("7", tied(8, metadata), "key a")
+
+
+@pytest.mark.parametrize("metadata", ["", "winnow/2 topic=a in=3"])
+def test_metadata_is_found_without_its_tie(metadata: str) -> None:
+    """0.2.0 has tied it to no offset."""
+    for stored in (metadata, tied(7, metadata)):
+        assert CommittedOffset(7, metadata) == stored_offset("007", stored, "key a")

@@ -17,7 +17,7 @@ from app.model import CommittedOffset, Partition, Plugin
 from app.offsets import files
 from app.offsets.contract import StoreContext
 from app.offsets.failures import StoreOptionError
-from app.offsets.files import DiskFolder, S3Folder
+from app.offsets.files import DiskFolder, HdfsFolder, S3Folder
 from app.offsets.registry import open_store
 
 
@@ -62,6 +62,25 @@ def test_the_folder_of_a_group(group: str, name: str, tmp_path: Path) -> None:
     assert (folder / name / "raw/0").is_file()
 
 
+@pytest.mark.parametrize("changed", ["save", "reset"])
+def test_a_number_that_another_tool_has_set(changed: str, tmp_path: Path) -> None:
+    """The metadata beside it is that of another offset: an editor changes one number."""
+    with closing(open_store(Plugin("files", {"url": f"file://{tmp_path}"}), StoreContext("g", {}))) as store:
+        getattr(store, changed)(Partition("raw", 0), 42, "m")
+        file = tmp_path / "g/raw/0"
+        file.write_text(file.read_text().replace('"offset": 42', '"offset": 7'))
+
+        assert {Partition("raw", 0): CommittedOffset(7)} == store.load([Partition("raw", 0)], stable=True)
+
+
+def test_a_file_that_another_tool_has_written(tmp_path: Path) -> None:
+    """The number is enough."""
+    (tmp_path / "g/raw").mkdir(parents=True)
+    (tmp_path / "g/raw/0").write_text('{"offset": 7}')
+    with closing(open_store(Plugin("files", {"url": f"file://{tmp_path}"}), StoreContext("g", {}))) as store:
+        assert {Partition("raw", 0): CommittedOffset(7)} == store.load([Partition("raw", 0)], stable=True)
+
+
 def test_a_long_name_is_kept_where_it_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only a disk and HDFS limit the name of a folder; on S3 such a group may have offsets from before."""
     group, asked = "清" * 40, list[str]()
@@ -101,6 +120,24 @@ def test_the_client_of_s3_is_an_extra_of_its_own(monkeypatch: pytest.MonkeyPatch
         StoreOptionError, match=r"s3:// needs the package s3fs, which is not installed: pip install 'winnow-kafka\[s3]'"
     ):
         open_store(Plugin("files", {"url": "s3://bucket/path"}), StoreContext("group", {}))
+
+
+@pytest.mark.parametrize("refused", ["CREATE", "RENAME"])
+def test_a_failed_rename_leaves_no_file(refused: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lane that tries again for hours would fill the folder. Whatever the clean-up says, the first error counts."""
+    folder, calls = HdfsFolder("webhdfs://h:1/p", {}), list[tuple[str, str]]()
+
+    def call(operation: str, *, path: str, **_: object) -> None:
+        calls.append((operation, path))
+        if operation in (refused, "DELETE"):
+            raise PermissionError(operation)
+
+    monkeypatch.setattr(folder, "check", lambda: None)
+    monkeypatch.setattr(folder._hdfs, "_call", call)
+
+    with pytest.raises(PermissionError, match=refused):
+        folder.overwrite("raw/0", b"{}")
+    assert ("DELETE", calls[0][1]) == calls[-1]
 
 
 def test_s3_is_asked_twice() -> None:

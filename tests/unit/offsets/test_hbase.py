@@ -154,6 +154,19 @@ def test_what_is_no_partition_is_ignored(monkeypatch: pytest.MonkeyPatch) -> Non
     assert {0: 3} == found.offsets
 
 
+def test_what_is_no_offset_stays_in_the_history(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When its cell in the row `now` expires, the partition waits for a person still, instead of starting anew."""
+    table, spoilt = Rows(), Partition("raw", 0)
+    monkeypatch.setattr(happybase, "Connection", lambda *_, **__: table)
+    table.rows["raw:g:now"] = {b"offsets:0": b"4x"}
+    store = HBaseOffsets(StoreContext("g", {}), host="here")
+
+    store.reset(Partition("raw", 1), 5, "")
+    del table.rows["raw:g:now"][b"offsets:0"]
+
+    assert store.load([spoilt], stable=True)[spoilt].corrupt
+
+
 def test_only_what_is_needed_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """A topic may have thousands of partitions, and each row of the history has all of them."""
     table, saved, missing = Rows(), Partition("raw", 0), Partition("raw", 7)

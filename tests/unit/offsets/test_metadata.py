@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from app.executor.parse import PARSER_ERROR, REFUSED, TOO_LARGE
-from app.model import NOBODY, LastRead, Owner
+from app.model import NOBODY, CommittedOffset, LastRead, OffsetRange, Owner, Partition, topic_id_of
 from app.offsets.metadata import CODES, MAX_BYTES, OTHER, UNKNOWN, Counts, OffsetMetadata
 from parsers.flume.envelope import REASON as ENVELOPE
 from parsers.idc_access_log import IdcAccessLog
@@ -26,10 +26,11 @@ SINKS = st.from_regex(r"[\w.-]{1,249}", fullmatch=True)
 OWNER = st.builds(Owner, NUMBERS, st.text(), SINKS, NUMBERS) | st.just(NOBODY)
 BLOCKED = st.text(max_size=100)
 LAST_READ = st.none() | st.builds(LastRead, NUMBERS, NUMBERS)
+TOPIC_ID = st.from_regex(r"[\w-]{0,22}", fullmatch=True).map(topic_id_of)
 
 
 @given(
-    st.builds(OffsetMetadata, st.from_regex(r"[\w-]{0,22}", fullmatch=True), NUMBERS, COUNTS, LAST_READ, OWNER),
+    st.builds(OffsetMetadata, TOPIC_ID, NUMBERS, COUNTS, LAST_READ, OWNER),
     BLOCKED,
     st.booleans(),
     st.none() | NUMBERS,
@@ -66,6 +67,24 @@ def test_the_first_version_is_still_read() -> None:
     assert OffsetMetadata("abc", 5, Counts(10, 7, {UNKNOWN: 3})) == found
 
 
+def test_a_topic_that_had_no_id_is_not_another_one() -> None:
+    """0.2.0 wrote the zeros that librdkafka gives for none. After an upgrade of the brokers, the topic has an id."""
+    found = OffsetMetadata.parse("winnow/2 topic=AAAAAAAAAAAAAAAAAAAAAA since=5 in=10 out=10")
+
+    assert OffsetMetadata("", 5, Counts(10, 10)) == found
+    assert OffsetMetadata("id", 5, Counts(12, 12)).continues(found)
+
+
+@pytest.mark.parametrize(("before", "now"), [("", "id"), ("id", "")])
+def test_counts_continue_when_a_topic_gets_its_id(before: str, now: str) -> None:
+    """Also when a broker that was not upgraded yet gives none again."""
+    committed = CommittedOffset(15, str(OffsetMetadata(before, 5, Counts(10, 10))))
+    planned = OffsetRange(Partition("raw", 0), 15, 15, topic_id=now)
+
+    assert OffsetMetadata(now, 5, Counts(10, 10)) == OffsetMetadata.continuing(committed, 15, planned, NOBODY)
+    assert str(OffsetMetadata(now, 7)) == OffsetMetadata.restarting(committed, 7, now)
+
+
 def test_every_reason_of_the_product_has_a_code() -> None:
     """Each built-in reason has a code, which keeps the metadata short."""
     assert {*IdcAccessLog().reasons, TOO_LARGE, ENVELOPE, PARSER_ERROR, REFUSED} == set(CODES)
@@ -92,6 +111,16 @@ def test_any_number_of_reasons_fits(dead: dict[str, int]) -> None:
     assert len(text) <= MAX_BYTES < KAFKA_DEFAULT
     assert sum(dead.values()) == sum(found.values())
     assert set(found) <= {*dead, OTHER}
+
+
+def test_any_number_of_reasons_is_written() -> None:
+    """A parser that quotes the line in its reason makes one for each record. Each commit writes them."""
+    dead = {f"unknown host {n}": 1 for n in range(20_000)} | {"empty": 2}
+
+    found = OffsetMetadata.parse(str(OffsetMetadata("t", counts=Counts(20_002, dead=dead)))).counts.dead
+
+    assert 2 == found["empty"]
+    assert 20_002 == sum(found.values())
 
 
 def test_all_filters_that_count_keep_their_names() -> None:

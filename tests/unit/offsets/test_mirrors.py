@@ -9,12 +9,13 @@ import pytest
 import structlog
 
 from app.errors import NotAllowed, Transient, Unreachable
-from app.events import MIRROR_CAUGHT_UP, MIRROR_FAILING
+from app.events import Event
 from app.model import CommittedOffset, Partition
 from app.offsets import mirrors
 from app.offsets.contract import OffsetStore, StoreContext
 from app.offsets.mirrors import Mirror, Mirrors, Write, put_right, write_forward
 from app.offsets.none import NoOffsets
+from tests.support.logs import of_event
 from tests.support.waiting import until
 
 A, B = Partition("raw", 0), Partition("raw", 1)
@@ -137,17 +138,17 @@ def test_a_failing_mirror_is_counted_said_and_caught_up(
             lambda: (
                 server.holds(A) == 5
                 and server.holds(B) == 6
-                and MIRROR_CAUGHT_UP.name in [each["event"] for each in logged]
+                and Event.MIRROR_CAUGHT_UP.key in [each["event"] for each in logged]
             )
         )
 
     (well,) = mirrored.status
-    assert ("fake", mirrored.failures, 0, "", 0.0) == well
+    assert ("fake", well.failures, 0, "", 0.0) == well
     assert ("the server does not answer", True) == (failing.error, failing.since > 1_000_000)
     assert failing.waiting in (0, 1)  # none while an attempt is under way
-    assert [MIRROR_FAILING.name] * 2 == [each["event"] for each in logged][:2]
+    assert [Event.MIRROR_FAILING.key] * 2 == [each["event"] for each in logged][:2]
     assert ("fake", "the server does not answer", 1) == tuple(logged[0][key] for key in ("mirror", "error", "waiting"))
-    assert mirrored.failures == logged[-1]["failures"] >= 2
+    assert well.failures == logged[-1]["failures"] >= 2
 
 
 def test_each_outage_of_a_mirror_is_told_by_itself(server: FailingStore, mirrored: Mirrors) -> None:
@@ -156,20 +157,20 @@ def test_each_outage_of_a_mirror_is_told_by_itself(server: FailingStore, mirrore
         for offset in (5, 6):
             server.error = Unreachable("the server does not answer")
             mirrored.put(A, offset, "")
-            until(lambda: logged and logged[-1]["event"] == MIRROR_FAILING.name)
+            until(lambda: logged and logged[-1]["event"] == Event.MIRROR_FAILING.key)
             server.error = None
-            until(lambda: logged[-1]["event"] == MIRROR_CAUGHT_UP.name)
+            until(lambda: logged[-1]["event"] == Event.MIRROR_CAUGHT_UP.key)
 
-    told = [each["failures"] for each in logged if each["event"] == MIRROR_CAUGHT_UP.name]
+    told = [each["failures"] for each in of_event(logged, Event.MIRROR_CAUGHT_UP.key)]
     assert 2 == len(told)
-    assert mirrored.failures == sum(told)
+    assert mirrored.status[0].failures == sum(told)
 
 
 def test_whatever_a_store_raises_the_mirror_goes_on(server: FailingStore, mirrored: Mirrors) -> None:
     """A bug in a store ends neither the task nor the mirror."""
     server.error = KeyError("bug")
     mirrored.put(A, 5, "")
-    until(lambda: mirrored.failures)
+    until(lambda: mirrored.status[0].failures)
     server.error = None
 
     until(lambda: server.holds(A) == 5)
@@ -194,10 +195,10 @@ def test_a_rotated_password_is_read_again(server: FailingStore, monkeypatch: pyt
     made = Mirrors([Mirror("fake", lambda: next(stores), write_forward)])
 
     made.put(A, 5, "")
-    until(lambda: server.holds(A) == 5 or made.failures > 1)
+    until(lambda: server.holds(A) == 5 or made.status[0].failures > 1)
     made.close()
 
-    assert (5, 1, True) == (server.holds(A), made.failures, old.closed)
+    assert (5, 1, True) == (server.holds(A), made.status[0].failures, old.closed)
 
 
 def test_the_store_of_kafka_is_kept(server: FailingStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,7 +210,7 @@ def test_the_store_of_kafka_is_kept(server: FailingStore, monkeypatch: pytest.Mo
     made = Mirrors([Mirror("kafka", lambda: next(stores), write_forward)])
 
     made.put(A, 5, "")
-    until(lambda: made.failures)
+    until(lambda: made.status[0].failures)
     assert not server.closed
     server.error = None
     until(lambda: server.holds(A) == 5)
@@ -228,7 +229,7 @@ def test_a_store_that_cannot_be_opened_harms_nobody(monkeypatch: pytest.MonkeyPa
     made = Mirrors([Mirror("fake", broken, write_forward)])
     with structlog.testing.capture_logs() as logged:
         made.put(A, 5, "")
-        until(lambda: made.failures)
+        until(lambda: made.status[0].failures)
     made.close()
 
     assert "not installed here" == logged[0]["error"]
@@ -370,7 +371,7 @@ class TestPartlyDown:
         made = Mirrors([Mirror("fake", lambda: server, write)])
 
         made.put_all({A: CommittedOffset(5), B: CommittedOffset(6)})
-        until(lambda: made.failures >= 2)
+        until(lambda: made.status[0].failures >= 2)
         (status,) = made.status
         made.close()
 
@@ -386,7 +387,7 @@ class TestPartlyDown:
         made = Mirrors([Mirror("fake", lambda: server, write)])
 
         made.put_all({A: CommittedOffset(5), B: CommittedOffset(6)})
-        until(lambda: made.failures)
+        until(lambda: made.status[0].failures)
         made.put(B, 7, "")
         assert 2 == made.status[0].waiting
         made.put_all({B: CommittedOffset(8)})
@@ -394,4 +395,4 @@ class TestPartlyDown:
         made.close()
 
         until(lambda: [(B, 6), (B, 8)] == server.saves)
-        assert 1 == made.failures
+        assert 1 == made.status[0].failures

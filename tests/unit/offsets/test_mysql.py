@@ -10,8 +10,8 @@ import certifi
 import pymysql
 import pytest
 
-from app.errors import NotAllowed, NotUsable, Unreachable
-from app.model import Partition
+from app.errors import Fenced, NotAllowed, NotUsable, Unreachable
+from app.model import CommittedOffset, Partition
 from app.offsets.contract import StoreContext
 from app.offsets.mysql import MySqlOffsets
 
@@ -36,6 +36,12 @@ def test_with_trusted_certificates_the_server_is_verified(monkeypatch: pytest.Mo
         store(ssl_ca=certifi.where()).load([RAW], stable=True)
 
     assert [ssl.CERT_REQUIRED] == [each.ctx.verify_mode for each in made]
+
+
+def test_certificates_that_are_not_there() -> None:
+    """A mistake of the configuration, or the moment of a rotation: nothing is known of the server."""
+    with pytest.raises(Unreachable, match=r"^ssl\.ca of the offset store cannot be read .*No such file"):
+        store(ssl_ca="/not/there").load([RAW], stable=True)
 
 
 def untrusted() -> pymysql.OperationalError:
@@ -82,13 +88,16 @@ class Server:
     def __init__(self) -> None:
         self.has_table = False
         self.verbs = list[str]()
+        self.values = list[Any]()
+        self.rows = list[tuple[object, ...]]()
 
     def cursor(self) -> contextlib.nullcontext[Server]:
         return contextlib.nullcontext(self)
 
-    def execute(self, statement: str, _values: object = None) -> None:
+    def execute(self, statement: str, values: object = None) -> None:
         verb = " ".join(statement.split()[:2])
         self.verbs.append(verb)
+        self.values.append(values)
         if verb == "CREATE TABLE":
             self.has_table = True
         elif verb != "SHOW TABLES" and not self.has_table:
@@ -97,8 +106,8 @@ class Server:
     def fetchone(self) -> object:
         return ("winnow_offsets",) if self.has_table else None
 
-    def fetchall(self) -> list[object]:
-        return []
+    def fetchall(self) -> list[tuple[object, ...]]:
+        return self.rows
 
     def commit(self) -> None:
         pass
@@ -130,3 +139,17 @@ def test_going_back_deletes_no_row(monkeypatch: pytest.MonkeyPatch) -> None:
     store().reset(RAW, 5, "")
 
     assert ["SHOW TABLES", "CREATE TABLE", "INSERT INTO"] == server.verbs
+
+
+def test_a_number_that_another_tool_has_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The metadata beside it is that of another offset: `UPDATE` changes one column."""
+    server = Server()
+    monkeypatch.setattr(pymysql, "connect", lambda **_: server)
+    server.rows = [(*RAW, 42, "m at=41")]
+
+    with pytest.raises(Fenced):
+        store().save(RAW, 41, "m")
+    assert "m at=41" == server.values[-2][-1]
+    store().reset(RAW, 41, "n")
+    assert "n at=41" == server.values[-1][-1]
+    assert {RAW: CommittedOffset(42)} == store().load([RAW], stable=True)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import redis
 
-from app.errors import NotUsable, Unreachable
+from app.errors import NotUsable, Transient, Unreachable
 from app.model import CommittedOffset, Partition
 from app.offsets.contract import StoreContext
 from app.offsets.redis import RedisOffsets
@@ -82,6 +82,52 @@ def test_a_server_that_knows_only_the_older_protocol(served: Serve) -> None:
     store = served(old)
 
     assert {RAW: CommittedOffset(42, "m")} == store.load([RAW], stable=True)
+    store.close()
+
+
+def test_a_number_that_another_tool_has_set(served: Serve) -> None:
+    """The metadata beside it is that of another offset: `HSET` changes one field."""
+    asked = list[bytes]()
+
+    def answer(request: bytes) -> bytes:
+        asked.append(request)
+        return b"*2\r\n$2\r\n42\r\n$7\r\nm at=41\r\n" if b"HMGET" in request else b"$-1\r\n"
+
+    store = served(answer)
+    store.save(RAW, 41, "m")
+    store.reset(RAW, 41, "n")
+
+    assert all(metadata in b"".join(asked) for metadata in (b"m at=41", b"n at=41"))
+    assert {RAW: CommittedOffset(42)} == store.load([RAW], stable=True)
+    store.close()
+
+
+READ_ONLY = b"READONLY You can't write against a read only replica."
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("reset", READ_ONLY),
+        ("save", READ_ONLY + b" script: f1, on @user_script:8."),
+        ("save", b"ERR Error running script (call to f1): @user_script:8: @user_script: 8: -" + READ_ONLY),
+    ],
+    ids=["command", "script", "script before Redis 7"],
+)
+def test_a_server_that_a_fail_over_has_demoted(change: str, said: bytes, served: Serve) -> None:
+    """Its address may lead to its successor, which only a new connection reaches."""
+    asked = list[bytes]()
+
+    def answer(request: bytes) -> bytes:
+        asked.append(request)
+        return b"-%b\r\n" % said * request.count(b"*")
+
+    store = served(answer)
+    for _ in range(2):
+        with pytest.raises(Transient, match="read only replica"):
+            getattr(store, change)(RAW, 1, "")
+
+    assert 2 == b"".join(asked).count(b"LIB-NAME"), "what each connection begins with"
     store.close()
 
 

@@ -18,6 +18,7 @@ MYSQL = {"host": "h", "user": "u", "database": "d"}
     ("name", "options"),
     [
         ("zookeeper", {"hosts": "a:2181,b:2181/chroot", "root": "/spark", "namespace": "etl", "position": "start"}),
+        ("redis", {"url": "rediss://h:6379/0?ssl_ca_certs=/ca.pem&max_connections=1"}),
         ("mysql", MYSQL | {"port": "3307", "table": "offsets", "ssl.ca": "/ca.pem", "password": "p"}),
         ("hbase", {"host": "h", "port": 9091, "table": "etl:offsets", "time.to.live.days": 7, "transport": "framed"}),
     ],
@@ -33,6 +34,8 @@ def test_right_options(name: str, options: dict[str, object]) -> None:
 @pytest.mark.parametrize(
     ("name", "options", "problem"),
     [
+        ("redis", {"url": "redis://h?timeout=3"}, "url has a wrong parameter after its .: .* 'timeout'"),
+        ("redis", {"url": "rediss://h?ssl_cert_reqs=all"}, "url has a wrong parameter after its .: .*: all"),
         ("zookeeper", {"hosts": "a", "position": "middle"}, "position must be end or start, not 'middle'"),
         ("zookeeper", {"hosts": "a", "username": "u"}, "username and password must be set together"),
         ("zookeeper", {}, "option 'hosts' is missing"),

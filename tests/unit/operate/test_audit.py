@@ -17,7 +17,7 @@ from app.executor.parse import make_parser, parse
 from app.model import CommittedOffset, Destination, Partition, Plugin, TaskConfig, Watermarks
 from app.offsets.metadata import Counts, OffsetMetadata
 from app.operate import matching
-from app.operate.audit import End, Readers, Survey, refuse_lost_times, stable_ends
+from app.operate.audit import End, Readers, Scope, refuse_lost_times, stable_ends, unlimited
 from app.operate.expected import Origin
 from app.operate.findings import Defect, Finding, counted, shown
 from app.operate.judging import Verdict
@@ -27,6 +27,7 @@ from app.operate.reading import Span
 from app.records import Record
 from tests.fakes import make_task_config
 from tests.fakes.audits import CLEAN, DEAD, DEAD_LETTERS, OTHER, RAW, SINK, AuditedTopics, Topic, letter, line, named
+from tests.fakes.patients import Patient
 
 REPLAYED = ("winnow.replays", b"1")
 LINEAGE = Routing(SINK, DEAD_LETTERS, lineage=True)
@@ -180,6 +181,24 @@ class TestMatching:
             with pytest.raises(WinnowError, match=r"more than 1 records of raw or lines of clean.*--sample"):
                 AuditedTopics(records, lines, letters, {RAW: WHOLE}, (0, math.inf), LINEAGE).audit()
 
+    def test_many_lines_of_records_that_are_left_out(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """They are no finding, and hide none: those before the group or deleted, and all of another partition."""
+        monkeypatch.setattr(matching, "MOST_STRANGE", 2)
+        before, later = [source(each) for each in (1, 2, 3)], Range([Span(4, 9)], [Span(4, 9)])
+        lines, twice = [*map(line, before), line(C)], [*map(line, before), line(C), line(C)]
+        doubled = [(Defect.DOUBLED, "clean-0@4")]
+
+        for records, starts in (([*before, C], {}), ([C], {RAW: 4})):
+            for written, findings in ((lines, []), (twice, doubled)):
+                topics = AuditedTopics(records, written, [], {RAW: later, OTHER: later}, (0, math.inf), starts=starts)
+                verdict = topics.audit()
+                assert (1, findings) == (verdict.judged, [(each.kind, each.found_at) for each in verdict.findings])
+                assert 1 == verdict.not_judged[Why.TOO_MANY]
+        others = [source(each, partition=OTHER) for each in (1, 2, 3)]
+        by_name = [line(each, headers=named(each)) for each in (*others, C)]
+        verdict = AuditedTopics([*others, C], by_name, [], {RAW: later}, (0, math.inf), LINEAGE).audit()
+        assert (1, [], {}) == (verdict.judged, verdict.findings, +verdict.not_judged)
+
     def test_each_step_says_how_much_there_is(self) -> None:
         """First the source is read, then the output; all offsets of a step are done at its end."""
         begun: list[tuple[str, int, list[int]]] = []
@@ -188,11 +207,12 @@ class TestMatching:
             begun.append((doing, offsets, []))
             return begun[-1][2].append
 
-        AuditedTopics([A, B], [line(A), line(B)], [], {RAW: WHOLE}, (0, math.inf)).audit(step)
+        log = Range([Span(0, 3)], [Span(0, 3)])
+        AuditedTopics([A, B], [line(A), line(B)], [], {RAW: log}, (0, math.inf)).audit(step)
 
-        assert ["reading the source", "comparing the output"] == list(dict.fromkeys(doing for doing, _, _ in begun))
-        assert all(sum(done) <= offsets for _, offsets, done in begun)
-        assert 2 == sum(sum(done) for doing, _, done in begun if doing == "comparing the output")
+        assert [("reading the source", 3, 3), ("comparing the output", 2, 2)] == [
+            (doing, offsets, sum(done)) for doing, offsets, done in begun if offsets
+        ]
 
     def test_rejects_are_not_strange(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Rejects with correct dead letters take no memory, however many there are."""
@@ -344,7 +364,13 @@ class TestMatching:
 
     @pytest.mark.parametrize(
         ("then", "now", "is_of_it"),
-        [("id-1", "id-2", False), ("id-2", "id-2", True), ("", "id-2", True), ("id-1", "", True)],
+        [
+            ("id-1", "id-2", False),
+            ("id-2", "id-2", True),
+            ("", "id-2", True),
+            ("id-1", "", True),
+            ("A" * 22, "id-2", True),
+        ],
     )
     def test_output_of_a_deleted_topic_with_the_same_name(self, then: str, now: str, is_of_it: bool) -> None:
         """Neither its dead letter nor a replay's line is that of the record at this place; an unknown id is any."""
@@ -499,8 +525,8 @@ def test_a_sample() -> None:
 
 
 class TestRanges:
-    def at(self, offset: int | None, since: int | None = None, log_start: int = 0) -> PartitionLag:
-        metadata = "" if since is None else str(OffsetMetadata("id", since, Counts(1)))
+    def at(self, offset: int | None, since: int = 0, log_start: int = 0) -> PartitionLag:
+        metadata = str(OffsetMetadata("id", since, Counts(1)))
         committed = None if offset is None else CommittedOffset(offset, metadata)
         return PartitionLag(RAW, committed, Watermarks(log_start, 9_000, 9_000))
 
@@ -541,14 +567,22 @@ class TestRanges:
             self.at(7_500, log_start=3_000), 3_000, first=3_000
         )
 
+    def test_an_offset_that_no_run_has_committed(self) -> None:
+        """An operator has set it, or another consumer has worked for the group: what is before it is not ours."""
+        at = PartitionLag(RAW, CommittedOffset(7_500), Watermarks(0, 9_000, 9_000))
+
+        assert [(Why.BEFORE_GROUP, 4_500), (Why.NOT_DONE, 1_500)] == self.judged(at, 3_000)[1]
+        assert ({}, []) == newest([at], {}, {RAW: 0}, 100)
+
     def test_a_range_up_to_now_of_which_nothing_is_done(self) -> None:
         """The service may have died before it. Of one that works, only the end is not judged, which is not said."""
-        stands = PartitionLag(RAW, CommittedOffset(1_000), Watermarks(0, 9_000, 9_100))
+        marks = Watermarks(0, 9_000, 9_100)
+        stands = replace(self.at(1_000), watermarks=marks)
 
         assert [(Why.NOT_DONE, 4_100)] == self.judged(stands, 5_000)[1]
-        assert [(Why.NOT_DONE, 100)] == self.judged(replace(stands, committed=CommittedOffset(9_000)), None)[1]
+        assert [(Why.NOT_DONE, 100)] == self.judged(replace(self.at(9_000), watermarks=marks), None)[1]
         assert [] == self.judged(stands, 5_000, later=5_001)[1]
-        assert [] == self.judged(replace(stands, committed=CommittedOffset(5_001)), 5_000)[1]
+        assert [] == self.judged(replace(self.at(5_001), watermarks=marks), 5_000)[1]
         assert [] == self.judged(self.at(9_000), None)[1]
 
     def test_a_range_is_of_its_topic(self) -> None:
@@ -570,7 +604,7 @@ class TestRanges:
 
     def test_what_an_open_transaction_of_the_source_hides(self) -> None:
         """Its records may lie before `--to`, and the service has not done them. After a later readable one they cannot."""
-        open_at_7500 = PartitionLag(RAW, CommittedOffset(7_500), Watermarks(0, 7_500, 7_600))
+        open_at_7500 = replace(self.at(7_500), watermarks=Watermarks(0, 7_500, 7_600))
 
         assert [(Why.NOT_DONE, 100)] == self.judged(open_at_7500, 3_000, None, until=1)[1]
         assert [] == self.judged(open_at_7500, 3_000, 7_000, until=1)[1]
@@ -623,12 +657,23 @@ def test_limits_of_another_time() -> None:
             Record(to, at, one.timestamp, one.key, one.value, one.headers) for at, (to, one) in enumerate(written)
         )
         routing = Routing(since.sink, since.dead_letters)
-        survey = Survey(since, routing, [PartitionLag(RAW, None, None)], [], {CLEAN: end, DEAD: end})
-        scope = survey.scope({RAW: WHOLE}, [], (0, math.inf))
+        at, ends = PartitionLag(RAW, None, None), {CLEAN: end, DEAD: end}
+        scope = Scope(unlimited(since), routing, [at], [], ends, {RAW: WHOLE}, [], (0, math.inf))
         reader = Topic(records)
         readers = Readers(reader, output, reader, output)  # type: ignore[arg-type]  # all that an audit needs of topics
         (verdict,) = scope.audit(fates(scope.tasks), readers)
         assert ([], {}, 3) == (verdict.findings, +verdict.not_judged, verdict.judged)
+
+
+def test_a_survey_cleanses_without_limits() -> None:
+    """Those of today say nothing of the lines that were taken then; where the lines go is as the topics are."""
+    patient = Patient()
+    patient.kafka.compacted = {"clean", "dead"}
+
+    scope = Scope.newest(patient.loaded.config, patient.kafka.clients, patient.first_lines, 1_000)
+
+    assert (False, 2**31 - 1) == (scope.tasks.sink.compacted, scope.tasks.sink.max_bytes)
+    assert scope.routing.sink.compacted
 
 
 def fates(config: TaskConfig) -> Fates:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
+from typing import Any
 
 import pytest
 
@@ -14,6 +16,7 @@ from app.model import CommittedOffset, Partition, Topic, Watermarks
 from app.operate.dead_letter_replay import DeadLetterReplay, Pace, Plan, Session, steps
 from app.operate.dead_letters import Letter, Selection
 from app.operate.ledger import Remainder, ReplayLedger, Waiting
+from app.operate.reading import Span
 from app.records import Fate, OutgoingRecord, Record
 from tests.fakes import make_task_config
 from tests.fakes.driver import DriverKafka
@@ -81,7 +84,10 @@ class RefusingWriter:
 
 
 def replay(
-    ledger: ReplayLedger | None = None, limit: int | None = None, selection: Selection | None = None, attempts: int = 3
+    ledger: ReplayLedger | None = None,
+    limit: int | None = None,
+    selection: Selection | None = None,
+    attempts: int | None = 3,
 ) -> DeadLetterReplay:
     plan = Plan(selection or Selection(), limit, attempts)
     one = DeadLetterReplay(plan, ledger or ReplayLedger(LEDGER, "clean"), Cleanse())
@@ -90,7 +96,7 @@ def replay(
 
 
 def span(begin: int = 0, end: int = 10, committed: CommittedOffset | None = None, log_start: int = 0) -> Remainder:
-    return Remainder.of("clean", committed, (DEAD, begin, Watermarks(log_start, end, end)))
+    return Remainder.of("clean", committed, Span(begin, end), log_start)
 
 
 def run(
@@ -277,6 +283,19 @@ class TestReplay:
 
         assert [Partition("dead.parked", 3 % 2)] == [to for to, _ in writer.commits[1][0] if to.topic == "dead.parked"]
 
+    def test_a_trial_counts_for_nobody(self) -> None:
+        """What fails on the way to another topic stays, and is read again next time: the parser may be better then."""
+        one = replay(attempts=None, selection=Selection(reasons=["empty"]))
+        heavy = letter(3, b"heavy")
+        other = letter(4)._replace(headers=[*letter(4).headers, ("__connect.errors.exception.class.name", b"other")])
+
+        writer = run(one, letter(1), letter(2, b"bad", more=[("winnow.replays", b"7")]), heavy, other)
+
+        assert (2, 1, 0, 1) == (one.tally.cleansed, one.tally.failed, one.tally.parked, one.tally.not_chosen)
+        assert ([], []) == (writer.written("dead"), writer.written("dead.parked"))
+        assert [b"raw-3@101>clean", b"raw-3@103>clean"] == [each.key for each in writer.written(LEDGER)]
+        assert "winnow-replay/1 clean=2" == writer.metadata
+
     def test_what_is_not_chosen_waits(self) -> None:
         """The next replay starts no later than the first dead letter left."""
         writer = run(replay(selection=Selection(reasons=["other"])), letter(4), letter(5))
@@ -325,7 +344,7 @@ class TestRemainder:
         assert (2, 10, None) == _shape(span(log_start=2))
         assert (0, 10, None) == _shape(span(committed=CommittedOffset(7, "someone's clean=5")))
         assert (0, 10, None) == _shape(span(committed=CommittedOffset(7, "winnow-replay/1 clean=x")))
-        assert (6, 0) == (span(4).length, span(12).length)
+        assert (6, 0) == (span(4).span.length, span(12).span.length)
 
     def test_later_ones_go_on(self) -> None:
         """A replay starts where something was left, or where it is wanted; then everything before still waits."""
@@ -359,7 +378,7 @@ class TestRemainder:
 
 
 def _shape(of: Remainder) -> tuple[int, int, int | None]:
-    return of.begin, of.end, of.first_left
+    return *of.span, of.first_left
 
 
 def test_steps() -> None:
@@ -390,18 +409,39 @@ def test_what_is_not_in_the_ledger_takes_no_memory() -> None:
     assert before == vars(ledger)
 
 
+def test_a_ledger_of_millions_fits_into_memory() -> None:
+    """An entry of either kind takes no text: a number, and its place in a set or a dict."""
+    entries = [
+        OutgoingRecord(b"raw-3@%d#one" % at + to, b"1", [], 0) for at in range(20_000) for to in (b"", b">clean")
+    ]
+
+    tracemalloc.start()
+    try:
+        ledger = as_read(entries)
+        used, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert ledger.holds(waiting(letter(1, source=19_999)))
+    assert used / len(entries) < 150
+
+
 class DeadLetterKafka(DriverKafka):
     """A cluster with an empty dead-letter topic, and a ledger that may have an open transaction at its end."""
 
-    def __init__(self, ledger: Watermarks) -> None:
+    def __init__(self, ledger: Watermarks, policy: str = "compact") -> None:
         super().__init__()
-        self._marks = {Partition(LEDGER, 0): ledger}
+        self.marks = {Partition(LEDGER, 0): ledger}
+        self._policies = {LEDGER: policy}
+
+    def cleanup_policy(self, name: str) -> str:
+        return self._policies[name]
 
     def source_topics(self, names: Collection[str], *_: object) -> dict[str, Topic]:
         return {name: Topic(name, "id", 1) for name in names}
 
     def watermarks(self, partitions: Iterable[Partition]) -> dict[Partition, Watermarks]:
-        return {each: self._marks.get(each, Watermarks(0, 0, 0)) for each in partitions}
+        return {each: self.marks.get(each, Watermarks(0, 0, 0)) for each in partitions}
 
 
 class NoReplays:
@@ -415,19 +455,37 @@ class NoReplays:
         return [Partition(topic, 0)]
 
     @contextmanager
-    def open(self, *_: object) -> Iterator[list[None]]:
+    def open(self, *_: object) -> Iterator[list[Any]]:
         yield []
 
-    def batches(self, *_: object) -> Iterator[list[Record]]:
+    def batches(self, *_: Any) -> Iterator[list[Record]]:
         yield []
 
 
-def carried_out(ledger: Watermarks) -> NoReplays:
-    plan, tasks, replays = Plan(Selection(), None, 3), make_task_config(), NoReplays()
-    clients = DeadLetterKafka(ledger).clients
-    session = Session(tasks, plan, Cleanse(), clients=clients, kafka=replays, reader=replays)  # type: ignore[arg-type]  # what it uses
-    session.carry_out(Pace(None), lambda _: None)
+def session(kafka: DeadLetterKafka, replays: NoReplays) -> Session:
+    plan, tasks = Plan(Selection(), None, 3), make_task_config()
+    return Session(tasks, plan, Cleanse(), clients=kafka.clients, kafka=replays, reader=replays)  # type: ignore[arg-type]  # what it uses
+
+
+def carried_out(ledger: Watermarks, policy: str = "compact") -> NoReplays:
+    replays = NoReplays()
+    session(DeadLetterKafka(ledger, policy), replays).carry_out(Pace(None), lambda _: None)
     return replays
+
+
+@pytest.mark.parametrize("policy", ["compact", ""])
+def test_a_ledger_that_keeps_its_entries_will_do(policy: str) -> None:
+    """So will one whose policy we may not read."""
+    carried_out(Watermarks(0, 0, 0), policy)
+
+
+@pytest.mark.parametrize("policy", ["delete", "compact,delete"])
+def test_a_ledger_that_forgets_is_refused(policy: str) -> None:
+    """Somebody created it. Once an entry has expired, its line would be written a second time."""
+    with pytest.raises(
+        NotUsable, match=rf"{policy}: kafka-configs .* --topic {LEDGER} --add-config cleanup.policy=compact"
+    ):
+        carried_out(Watermarks(0, 0, 0), policy)
 
 
 def test_entries_that_nobody_can_read_are_not_taken_for_missing() -> None:
@@ -438,8 +496,58 @@ def test_entries_that_nobody_can_read_are_not_taken_for_missing() -> None:
         carried_out(Watermarks(0, 0, 4))
 
 
+def test_what_an_open_transaction_hides_is_counted() -> None:
+    """Only if it stands from beginning to end: each transaction of the service is open for a moment."""
+    kafka = DeadLetterKafka(Watermarks(0, 0, 0))
+    kafka.marks[DEAD] = Watermarks(2, 4, 9)
+    stands, passes = session(kafka, NoReplays()), session(kafka, NoReplays())
+
+    stands.count_hidden()
+    kafka.marks[DEAD] = Watermarks(2, 9, 12)
+    passes.count_hidden()
+
+    assert (5, 0) == (stands.replay.tally.hidden, passes.replay.tally.hidden)
+
+
+class Interrupted(NoReplays):
+    """The last replay was killed: its open transaction hides all dead letters from the fourth on, until it is fenced."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kafka = DeadLetterKafka(Watermarks(0, 0, 0))
+        self.kafka.marks[DEAD] = Watermarks(0, 3, 9)
+        self.writer = RefusingWriter()
+
+    @contextmanager
+    def open(self, *_: object) -> Iterator[list[Any]]:
+        self.kafka.marks[DEAD] = Watermarks(0, 9, 9)
+        yield [(DEAD, self.writer, None)]
+
+    def batches(self, starts: Mapping[Partition, int], ends: Mapping[Partition, int]) -> Iterator[list[Record]]:
+        yield [letter(offset) for each in starts for offset in range(starts[each], ends[each])]
+
+
+def test_what_a_killed_replay_has_hidden_is_replayed() -> None:
+    """Nothing hides it once the earlier replay is fenced, so nobody would be told to replay again."""
+    replays = Interrupted()
+    one = session(replays.kafka, replays)
+
+    one.carry_out(Pace(None), lambda _: None)
+    one.count_hidden()
+
+    assert (9, 0) == (one.replay.tally.cleansed, one.replay.tally.hidden)
+    assert 9 == len(replays.writer.written("clean"))
+
+
 def test_the_parking_topic_takes_what_the_dead_letters_take() -> None:
     """With the brokers' limit a large one would stop each replay at the same place."""
     made = carried_out(Watermarks(0, 0, 0)).created
 
     assert str(make_task_config().dead_letters.max_bytes) == made["dead.parked"]["max.message.bytes"]
+
+
+def test_the_parking_topic_keeps_all_for_ever() -> None:
+    """The brokers' defaults may limit its size, or compact it: then the last dead letter of each key would be left."""
+    made = carried_out(Watermarks(0, 0, 0)).created["dead.parked"]
+
+    assert ("delete", "-1", "-1") == tuple(made[name] for name in ("cleanup.policy", "retention.ms", "retention.bytes"))

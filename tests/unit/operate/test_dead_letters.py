@@ -130,16 +130,16 @@ def test_the_last_ones_without_reading_everything() -> None:
 
 def test_how_many() -> None:
     """By reason, the most frequent first, with percentages."""
-    found = Statistics.of(map(Letter.of, RECORDS))
+    found = Statistics(map(Letter.of, RECORDS))
 
     assert [("empty", 2, 50.0), ("houseid", 1, 25.0), ("srcip", 1, 25.0)] == found.rows()
     assert (4, 10, 70, {"raw": 4}) == (found.total, found.first, found.last, found.topics)
-    assert [] == Statistics.of([]).rows()
+    assert [] == Statistics([]).rows()
 
 
 def test_a_time_that_is_not_known_is_left_out() -> None:
     """Of records without a timestamp."""
-    found = Statistics.of([Letter.of(record(0, NO_TIMESTAMP)), Letter.of(record(1, 5)), Letter.of(record(2, 3))])
+    found = Statistics([Letter.of(record(0, NO_TIMESTAMP)), Letter.of(record(1, 5)), Letter.of(record(2, 3))])
 
     assert (3, 3, 5) == (found.total, found.first, found.last)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import stat
+import tarfile
 import time
 from collections.abc import Iterable
 from dataclasses import replace
@@ -16,12 +18,12 @@ import pytest
 
 from app.config import read
 from app.driver.diagnostics import Severity
-from app.errors import NotAllowed, NotUsable, Unreachable
+from app.errors import ConfigError, NotAllowed, NotUsable, Unreachable
 from app.facts import OpenTransaction
 from app.model import CommittedOffset, Partition, Watermarks
 from app.operate import served
 from app.operate.audit import DEPTH
-from app.operate.doctor import CODES, Examination
+from app.operate.doctor import CODES, Examination, write_bundle
 from parsers.contract import Parsed
 from tests.fakes import FakeKafka, FakeOffsets
 from tests.fakes.audits import CLEAN, DEAD, RAW
@@ -29,6 +31,7 @@ from tests.fakes.driver import FakeCluster
 from tests.fakes.patients import END, Patient, broken
 from tests.fakes.pauses import PausedFor
 from tests.support.docs import ROOT
+from tests.unit.config.good import GOOD
 
 PARTS = ["lag", "configuration", "preflight", "status", "transactions", "flow", "audit"]
 
@@ -85,7 +88,9 @@ def test_a_part_that_breaks_hides_no_other(instrument: str, part: str) -> None:
     patient = Patient("parser.samples=[{line: x, output: y}]")
     works = patient.instruments()._replace(parse=lambda lines: parsed(lines, "y"))
     broke = works._replace(**{instrument: Broken() if instrument == "first_records" else broken})  # type: ignore[arg-type]  # whichever it is
-    patient.kafka.committed[RAW] = CommittedOffset(END - 1)  # so that a first record is read
+    patient.kafka.committed[RAW] = replace(
+        patient.kafka.committed[RAW], offset=END - 1
+    )  # so that a first record is read
 
     healthy, report = patient.examine(works), patient.examine(broke)
 
@@ -278,6 +283,21 @@ def test_an_audit_says_what_it_could_not_judge() -> None:
     assert "8 of the newest records; not judged: 1 compacted" == notes(patient.examine())["audit"]
 
 
+@pytest.mark.parametrize("topic", ["raw", "clean", "dead"])
+def test_a_topic_whose_configuration_may_not_be_read(topic: str) -> None:
+    """It may be compacted, or set the times itself: then each line would seem lost."""
+    patient = Patient()
+    patient.lines.clear()
+    destination = patient.kafka.destination
+    patient.kafka.destination = lambda name: replace(destination(name), known=name != topic)  # type: ignore[method-assign]
+
+    (finding,) = patient.examine().findings
+
+    assert ("unknown", "audit") == (finding.severity, *finding.where)
+    assert finding.what.startswith(f"Winnow lacks DescribeConfigs on topic '{topic}'")
+    assert finding.cure.endswith(f"--operation DescribeConfigs --topic {topic}")
+
+
 def test_a_lost_line_is_found() -> None:
     """The command audits from the first sampled record on."""
     patient = Patient()
@@ -382,7 +402,7 @@ def test_a_partition_without_an_offset_needs_none_in_a_mirror(monkeypatch: pytes
     assert "0 offsets" == notes(patient.examine())["mirror x"]
 
 
-def test_samples_with_another_outcome(tmp_path: Path) -> None:
+def test_samples_with_another_outcome() -> None:
     """They are counted, and not quoted, as they may be real lines."""
     patient = Patient("parser.samples=[{line: SECRET, output: SECRET}, {line: SECRET, output: y}]")
 
@@ -462,3 +482,94 @@ def test_every_part_is_in_its_page() -> None:
     assert [*PARTS, "mirror NAME"] == re.findall(
         r"^\| `([a-z]+|mirror NAME)` \|", page.partition("## F")[0], re.MULTILINE
     )
+
+
+VERSIONS = {"version": "0.3.0", "python": "3.11"}
+SECRET, LINE = "HUSH-SECRET", "HUSH-LINE"
+SECRETS = {
+    "kafka": {
+        "bootstrap.servers": "b:1",
+        "sasl.password": SECRET,
+        "sasl.username": f"{SECRET}-user",
+        "sasl.oauthbearer.config": f"principal={SECRET}-1 secret={SECRET}-2",
+        "sasl.pasword": f"{SECRET}-misspelt",
+        "ssl.key.pem": f'"{SECRET}"\nsecond {SECRET}',
+    },
+    "spark": {"spark.driver.extraJavaOptions": f"-Dpassword={SECRET}-java", "spark.hadoop.key": f"{SECRET}-spark"},
+    "offsets": {"mirrors": [{"name": "redis", "url": f"redis://u:{SECRET}%21url@r/0", "password": f"{SECRET}-redis"}]},
+    "parser": {"samples": [{"line": LINE, "reason": "no_marker"}], "colour": f"{SECRET}-option"},
+}
+"""Every kind of place that a secret may be in."""
+
+
+def opened(file: Path) -> dict[str, str]:
+    """Return the files of an archive with their texts."""
+    with tarfile.open(file) as archive:
+        members = {each.name: archive.extractfile(each) for each in archive}
+        return {name: content.read().decode() for name, content in members.items() if content}
+
+
+def ill() -> Patient:
+    """Return a service with changed and lost lines, and a sample that breaks the parser."""
+    patient = Patient(f"parser.samples=[{{line: {LINE}, output: {LINE}}}]")
+    patient.records = [each._replace(value=f"good {LINE}".encode()) for each in patient.records]
+    patient.lines = [each._replace(value=LINE.encode()) for each in patient.lines[:4]]
+    return patient
+
+
+class TestBundle:
+    """The archive for a bug report holds what the doctor saw, but no secret and no record."""
+
+    def test_it_holds_what_the_doctor_saw(self, tmp_path: Path) -> None:
+        """Only its owner can read it, even if it replaces a file that others could read."""
+        patient, file = Patient(), tmp_path / "bundle.tar.gz"
+        file.touch(0o644)
+        report = patient.examine()
+
+        write_bundle(file, patient.loaded, report, VERSIONS)
+
+        found = opened(file)
+        names = ["configuration.yaml", "report.json", "versions.json", "lag.json", "check.json"]
+        assert [f"winnow-doctor/{each}" for each in names] == list(found)
+        assert "sink:\n  topic: clean  # --set sink.topic\n" in found["winnow-doctor/configuration.yaml"]
+        assert report.as_json() == json.loads(found["winnow-doctor/report.json"])
+        assert VERSIONS == json.loads(found["winnow-doctor/versions.json"])
+        assert 9 == json.loads(found["winnow-doctor/lag.json"])[0]["current_offset"]
+        assert 0o600 == stat.S_IMODE(file.stat().st_mode)
+
+    def test_no_secret_and_no_record_is_inside(self, tmp_path: Path) -> None:
+        """Not even if an error, or the running service, quotes a secret."""
+        file, written = tmp_path / "bundle.tar.gz", tmp_path / "winnow.yaml"
+        written.write_text(json.dumps(GOOD | SECRETS))
+        loaded = read(
+            written,
+            ["sink.kafka.bootstrap.servers=c:1", f"sink.kafka.sasl.password={SECRET}-set"],
+            {"WINNOW_KAFKA__SSL_KEY_PASSWORD": f"{SECRET}-env"},
+        )
+        patient = ill()
+        report = patient.examine()
+        quoted = [
+            SECRET,
+            f"{SECRET}-2",
+            f"{SECRET}-java",
+            f"{SECRET}!url",
+            f"{SECRET}-redis",
+            f"{SECRET}-set",
+            f"{SECRET}-env",
+        ]
+        facts = {**report.facts, "status": {"problems": [{"cause": f"refused: {each}"} for each in quoted]}}
+
+        write_bundle(file, loaded, Examination("g", report.parts, facts), VERSIONS)
+
+        text = "\n".join(opened(file).values())
+        assert 7 == text.count("refused: ***")
+        assert "HUSH" not in text
+        assert "wrong" in text
+        assert "raw-0@4" in text
+
+    def test_a_file_that_cannot_be_written(self, tmp_path: Path) -> None:
+        """It is wrong usage."""
+        patient = Patient()
+
+        with pytest.raises(ConfigError, match=r"--bundle: .*No such file or directory"):
+            write_bundle(tmp_path / "no" / "bundle.tar.gz", patient.loaded, patient.examine(), VERSIONS)

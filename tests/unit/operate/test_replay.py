@@ -25,8 +25,8 @@ def test_what_lies_between_two_times() -> None:
     (first,) = parts([at(A), at(B)], {}, {A: 10, B: None}, {A: 20, B: None}, FIRST)
     (second,) = parts([at(A)], {}, {A: 10}, {A: None}, FIRST)
 
-    assert OffsetRange(A, None, 10, 20, "id", 3) == first.range
-    assert (10, 50) == (second.start, second.end)
+    assert OffsetRange(A, None, 10, 20, "id", 3) == first.left
+    assert (10, 50) == (second.left.start, second.end)
     assert [] == parts([at(A)], {}, {A: 10}, {A: 10}, FIRST)
 
 
@@ -63,7 +63,7 @@ def test_it_goes_on() -> None:
     """A replay resumes at the position of an earlier attempt at the same range, in a group of its own."""
     (part,) = parts([at(A)], {A: CommittedOffset(17)}, {A: 10}, {A: 20}, FIRST)
 
-    assert OffsetRange(A, 17, 17, 20, "id", 3) == part.range
+    assert OffsetRange(A, 17, 17, 20, "id", 3) == part.left
     assert "g.replay.other.5-9" == group_of("g", "other", 5, 9)
 
 
@@ -73,7 +73,7 @@ def test_a_position_that_retention_has_passed(end: int, left: int) -> None:
     behind = PartitionLag(A, None, Watermarks(12, 50, 50), topic_id="id")
     (part,) = parts([behind], {A: CommittedOffset(7)}, {A: 12}, {A: max(12, end)}, {A: 12})
 
-    assert (7, 12, left) == (part.range.committed, part.start, part.end - part.start)
+    assert (7, 12, left) == (part.left.committed, part.left.start, part.end - part.left.start)
     assert part.expired
 
 
@@ -85,7 +85,7 @@ def test_a_position_in_a_deleted_topic() -> None:
     """
     (part,) = parts([at(A)], {A: CommittedOffset(17, str(OffsetMetadata("older")))}, {A: 10}, {A: 15}, FIRST)
 
-    assert OffsetRange(A, 17, 10, 15, "id", 3) == part.range
+    assert OffsetRange(A, 17, 10, 15, "id", 3) == part.left
 
 
 def test_topics_of_the_service_are_refused() -> None:

@@ -161,6 +161,8 @@ def test_which_partitions(wanted: list[str], expected: list[Partition]) -> None:
         ("rwa", "'rwa' is not a source topic; the source topics are: raw, x"),
         ("raw:6", "raw-6 does not exist: raw has 6 partitions"),
         ("raw:", "'' is not a partition or a range: write partitions as 0,3-5"),
+        ("raw:7,6", "raw-7 does not exist: raw has 6 partitions"),  # at once: a range may name billions
+        ("raw:5-3", "'5-3' is not a partition or a range: write partitions as 0,3-5"),
         ("raw:1-", "'1-' is not a partition or a range: write partitions as 0,3-5"),
     ],
 )

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from app.errors import ForeignMember, ServiceRuns, Unreachable
+from app.errors import ForeignMember, PartlySet, ServiceRuns, Unreachable
 from app.facts import OpenTransaction
 from app.model import CommittedOffset, Owner, Partition
 from app.offsets.metadata import OffsetMetadata
@@ -44,9 +44,19 @@ class WatchedGroup:
 
     def change(self, offset: int) -> None:
         """Set the first partition's offset, as a command does."""
-        with self.service.changing(self.kafka, [A], self.other) as written:
+        self.service.prepare(self.kafka, [A], self.other)
+        with self.service.changing(self.kafka, lambda count, why: PartlySet(f"{count} of 1, then {why}")) as written:
             self.commit(A, offset)
             written[A] = CommittedOffset(offset)
+
+
+@pytest.mark.parametrize("ahead", [0.0, 120.0])
+def test_a_transaction_whose_markers_wait(ahead: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is found some minutes after its timeout, also by a machine whose clock is ahead."""
+    stuck, now = OpenTransaction(A, "committing", 1_000_000, 42, 3), 1_000.0 + 5 * 60.0
+    monkeypatch.setattr("time.time", lambda: now + ahead)
+
+    assert [stuck] == running.open_transactions(config(), lambda since: [stuck] if stuck.began >= since else [])
 
 
 def test_nothing_moves_and_nobody_commits() -> None:
@@ -67,6 +77,16 @@ def test_without_transactions_nothing_is_fenced() -> None:
     group.change(7)
 
     assert [] == group.kafka.fenced
+
+
+def test_another_store_needs_no_placeholder() -> None:
+    """The sink's cluster may refuse to create it."""
+    group = WatchedGroup("", LEAST)
+    group.other.transactional = False
+
+    group.service.prepare(group.other, [A])
+
+    assert {} == group.kafka.room
 
 
 def test_what_cannot_be_fenced_is_not_set() -> None:
@@ -173,6 +193,6 @@ def test_an_offset_that_is_written_over(found: CommittedOffset | None, there: st
     group.afterwards = write
 
     with pytest.raises(
-        ServiceRuns, match=f"raw-0 was set to 7 but now has {there}: stop it, and set again what it has"
+        PartlySet, match=f"1 of 1, then .* raw-0 was set to 7 but now has {there}: stop it, and set again what it has"
     ):
         group.change(7)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import ssl
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from unittest.mock import Mock
+from urllib.request import OpenerDirector
 
 import pytest
 
 from app.errors import NotUsable, Unreachable
 from app.operate.served import address, status
 from app.runtime import Runtime
-from app.status.server import StatusServer
+from app.status.server import serve
 from tests.fakes.driver import config
 from tests.unit.status.snapshots import NOW, SNAPSHOT
 
@@ -33,10 +36,10 @@ def test_where_the_service_answers(assignments: list[str], url: str) -> None:
 
 def test_the_status_of_the_service() -> None:
     """It is the document of `/api/status`; that of another group is refused."""
-    with StatusServer("127.0.0.1", 0, lambda: SNAPSHOT, Runtime(wall_clock=lambda: NOW)) as server:
-        found = status(server.url, "idc")
+    with serve("127.0.0.1", 0, lambda: SNAPSHOT, Runtime(wall_clock=lambda: NOW)) as url:
+        found = status(url, "idc")
         with pytest.raises(NotUsable, match="the service of another group answers"):
-            status(server.url, "g")
+            status(url, "g")
 
     assert ("idc", "running", 3) == (found["group"], found["phase"], len(found["partitions"]))
 
@@ -87,3 +90,13 @@ def test_nothing_answers() -> None:
     for url in ("file:///etc/passwd", "http://[::1", "http://host:port", "http:///", "localhost:8090"):
         with pytest.raises(NotUsable, match="is not an HTTP address"):
             status(url, "idc")
+
+
+def test_tls_that_breaks_is_told_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error after the handshake comes from reading; its own `reason` is a code."""
+    broken = ssl.SSLError(1, "[SSL: TLSV13_ALERT_CERTIFICATE_REQUIRED] certificate required")
+    broken.reason = "TLSV13_ALERT_CERTIFICATE_REQUIRED"
+    monkeypatch.setattr(OpenerDirector, "open", Mock(side_effect=broken))
+
+    with pytest.raises(Unreachable, match="certificate required"):
+        status("https://127.0.0.1:1", "g")

@@ -12,13 +12,15 @@ import pytest
 
 from parsers.contract import Parser
 from parsers.delimited import Delimited
+from parsers.errors import ParserOptionError, UnknownParser
 from parsers.idc_access_log import IdcAccessLog
-from parsers.registry import ParserOptionError, UnknownParser, load, names, problems
+from parsers.registry import load, names, problems
 from parsers.testing import batch, outcomes
 from tests.support.packages import install
 
 ROOT = Path(__file__).parents[3]
 THIRD_PARTY = '''
+import sys
 from parsers.delimited import Delimited
 
 class Shout:
@@ -28,7 +30,7 @@ class Shout:
         if max_x < 0:
             raise ValueError("max.x is below 0")
         if max_x > 9:
-            open("/nowhere/words")
+            open("/nowhere/words") if max_x < 99 else sys.exit(0)
         self.max_x, self.loud = max_x, loud
 
     def parse(self, lines):
@@ -151,6 +153,7 @@ def test_a_name_that_cannot_be_used_is_an_error(name: str, message: str) -> None
         ({"max.x": 1, "max-x": 1}, "option max_x is given twice"),
         ({"max.x": -1}, "parser shout does not accept its options: max.x is below 0"),
         ({"max.x": "1"}, "parser shout does not accept its options"),
+        ({"max.x": 99}, "parser shout cannot be built: SystemExit: 0"),
         (
             {"max.x": 10},
             "parser shout cannot be built: FileNotFoundError: [Errno 2] No such file or directory",

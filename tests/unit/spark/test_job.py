@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from threading import Event
 from types import SimpleNamespace
 from typing import Any
@@ -58,7 +59,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
 
 def starved_after(seconds: float, context: Context, slots: int, clock: SimpleNamespace) -> bool:
-    running = SparkRound(context, list, [], "round", lambda: slots)  # type: ignore[arg-type]  # a fake context
+    running = SparkRound(context, list, [], lambda: slots)  # type: ignore[arg-type]  # a fake context
     seen = [running.starved]
     clock.seconds += seconds
     seen.append(running.starved)
@@ -83,7 +84,7 @@ def test_tasks_that_run_or_are_done(clock: SimpleNamespace) -> None:
 
 def test_short_waits_do_not_add_up(clock: SimpleNamespace) -> None:
     context = Context(active=2)
-    running = SparkRound(context, list, [], "round", lambda: 2)  # type: ignore[arg-type]  # a fake context
+    running = SparkRound(context, list, [], lambda: 2)  # type: ignore[arg-type]  # a fake context
 
     for seconds, waits in ((0, True), (1.5, False), (1.5, True)):
         clock.seconds += seconds
@@ -94,7 +95,7 @@ def test_short_waits_do_not_add_up(clock: SimpleNamespace) -> None:
 def test_a_round_that_does_not_end_when_it_is_killed_has_not_reported() -> None:
     """Otherwise it would count as one whose tasks have reported nothing, and the next would get no more time."""
     context = Hanging(active=3)
-    running = SparkRound(context, list, [], "round", lambda: 3)  # type: ignore[arg-type]  # a fake context
+    running = SparkRound(context, list, [], lambda: 3)  # type: ignore[arg-type]  # a fake context
     running.cancel()
 
     with pytest.raises(SparkFailed, match="not ended"):
@@ -112,14 +113,24 @@ def test_a_failure_without_words_is_named() -> None:
         def _collect(self) -> list[Receipt]:
             raise EOFError
 
-    running = SparkRound(Wordless(active=3), list, [], "round", lambda: 3)  # type: ignore[arg-type]  # a fake context
+    running = SparkRound(Wordless(active=3), list, [], lambda: 3)  # type: ignore[arg-type]  # a fake context
     assert running.wait(60)
 
     with pytest.raises(SparkFailed, match="too often: EOFError"):
         running.receipts()
 
 
-def test_a_worker_logs_whose_lines_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("context", "planned", "attempt"),
+    [
+        (SimpleNamespace(attemptNumber=lambda: 1), Attempt(7, 3), Attempt(7, 3, 1)),
+        (None, Attempt(7, 3, 2), Attempt(7, 3, 2)),
+    ],
+    ids=["Spark's number", "without Spark, as tests fork tasks, the plan's"],
+)
+def test_a_worker_logs_whose_lines_they_are(
+    context: object, planned: Attempt, attempt: Attempt, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each line of a task has its group, round and number, and that of the attempt."""
     told: dict[str, object] = {}
     seen: list[Attempt] = []
@@ -130,14 +141,44 @@ def test_a_worker_logs_whose_lines_they_are(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr("app.log.configure", lambda level, **context: told.update(context, level=level))
     monkeypatch.setattr(job, "TaskClients", lambda *_, **__: nullcontext())
-    monkeypatch.setattr(job, "TaskContext", SimpleNamespace(get=lambda: SimpleNamespace(attemptNumber=lambda: 1)))
+    monkeypatch.setattr(job, "TaskContext", SimpleNamespace(get=lambda: context))
     monkeypatch.setattr("app.executor.task.run", run)
-    first = replace(make_assignment(make_task_config(), OffsetRange(Partition("raw", 0), 0, 0)), attempt=Attempt(7, 3))
+    assignment = make_assignment(make_task_config(), OffsetRange(Partition("raw", 0), 0, 0))
 
-    assert [] == [*job.work([first])]
+    assert [] == [*job.work([replace(assignment, attempt=planned)])]
 
     assert {"group": "g", "round": 7, "task": 3, "level": "info"} == told
-    assert [Attempt(7, 3, 1)] == seen
+    assert [attempt] == seen
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_log_shows_where_a_parser_hangs_that_is_being_built(monkeypatch: pytest.MonkeyPatch, fails: bool) -> None:
+    """The driver sends an operator there. Once it is built, the task has a watchdog of its own."""
+    done: list[str] = []
+
+    def build(_: object) -> None:
+        done.append("build")
+        if fails:
+            raise OSError("no table")
+
+    def run(*_: object) -> list[Receipt]:
+        done.append("run")
+        return []
+
+    timer = {f"{name}_traceback_later": partial(noted, done, name) for name in ("dump", "cancel_dump")}
+    monkeypatch.setattr("app.watchdog.faulthandler", SimpleNamespace(**timer))
+    monkeypatch.setattr(job, "TaskClients", lambda *_, **__: nullcontext())
+    monkeypatch.setattr(job, "make_parser", build)
+    monkeypatch.setattr("app.executor.task.run", run)
+
+    with pytest.raises(OSError, match="no table") if fails else nullcontext():
+        [*job.work([make_assignment(make_task_config(), OffsetRange(Partition("raw", 0), 0, 0))])]
+
+    assert ["dump", "build", "cancel_dump", *([] if fails else ["run"])] == done
+
+
+def noted(done: list[str], name: str, *_: object, **__: object) -> None:
+    done.append(name)
 
 
 class Executors:

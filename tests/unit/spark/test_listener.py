@@ -261,6 +261,19 @@ def test_an_idle_partition_of_a_busy_query_keeps_its_offset(
     assert [(idle, 5)] * 2 == [each for each in store.asked if each[0] == idle]
 
 
+def test_an_offset_that_the_query_has_yet_to_pass_is_renewed(
+    store: FakeStore, saver: OffsetSaver, clock: SimulatedTime
+) -> None:
+    """Otherwise the broker would expire it before the query is there."""
+    store.committed[PARTITION] = 100
+    offered(saver, {PARTITION: 5})
+    clock.pass_by(listener.RENEW_SECONDS)
+    offered(saver, {PARTITION: 6})
+
+    assert ended(saver, store)
+    assert [(PARTITION, 100)] == store.asked
+
+
 class TestADeletedTopic:
     """The store refuses the offsets of its partitions from then on."""
 

@@ -10,6 +10,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from app import log
 from app.model import Partition
@@ -57,12 +58,14 @@ def test_what_the_jvm_says_outside_its_log_is_logged_as_json(capfd: pytest.Captu
 def test_what_the_jvm_says_is_read_even_if_no_line_can_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
     """The disk may be full. A JVM whose lines nobody reads stops at the next one."""
     reading, writing = os.pipe()
-    os.write(writing, b'{"event": "spark"}\n')
+    os.write(writing, b'{"event": "spark"}\n# SIGSEGV\n')
     os.close(writing)
 
-    with Path("/dev/full").open("wb") as full:
+    with Path("/dev/full").open("wb") as full, capture_logs() as logged:
         monkeypatch.setattr(logs, "STDERR", full.fileno())
         logs._forward(reading)
+
+    assert ["# SIGSEGV"] == [each["output"] for each in logged]
 
 
 @pytest.mark.parametrize(

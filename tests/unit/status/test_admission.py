@@ -7,14 +7,14 @@ from http import HTTPStatus
 
 import pytest
 
-from app.status.admission import Admission
+from app.status.admission import refusal
 
-ADMISSION = Admission(["status.example.org", "0.0.0.0"])  # an address to be named by
+NAMES = {"status.example.org", "0.0.0.0"}  # an address to be named by
 
 
 def refused(host: str | None, origin: str | None = None, method: str = "GET") -> HTTPStatus | None:
     hosts, origins = ([] if each is None else [each] for each in (host, origin))
-    found = ADMISSION.refusal(method, hosts, origins)
+    found = refusal(method, hosts, origins, NAMES)
     return None if found is None else found.status
 
 
@@ -62,7 +62,7 @@ def test_a_name_that_a_stranger_can_own_is_not_us(host: str) -> None:
 
 def test_one_of_two_hosts_is_enough() -> None:
     """A request that names two hosts is refused if one is wrong."""
-    found = ADMISSION.refusal("GET", ["localhost", "evil.example"], [])
+    found = refusal("GET", ["localhost", "evil.example"], [], NAMES)
     assert found is not None
     assert HTTPStatus.MISDIRECTED_REQUEST == found.status
     assert b"unknown host name: use this server's IP address, or add the name to http.allowed.hosts\n" == found.body

@@ -73,7 +73,7 @@ def test_an_outage_says_since_when_what_happens_and_what_is_safe() -> None:
     assert known["records_per_second"] is None
     assert {None} == {each["records_per_second"] for each in known["partitions"]}
     assert ["unknown", "unknown", "blocked"] == [each["condition"] for each in known["partitions"]]
-    assert 'winnow_partition_condition{group="idc",topic="raw",partition="0"} 6\n' in exposition(AWAY, NOW)[0].decode()
+    assert 'winnow_partition_condition{group="idc",topic="raw",partition="0"} 6\n' in exposition(AWAY, NOW).decode()
 
 
 def test_what_is_safe_depends_on_the_guarantee() -> None:
@@ -86,10 +86,10 @@ def test_what_is_safe_depends_on_the_guarantee() -> None:
 
 def test_a_cause_that_names_no_request_is_its_own_headline() -> None:
     """Not every outage is a request without an answer."""
-    assert ("no source partition has a leader", "") == (
-        Problem("no source partition has a leader", "", 0).headline,
-        Problem("no source partition has a leader", "", 0).detail,
-    )
+    outage = Problem("no source partition has a leader", "", 0)
+    found = situation(replace(AWAY, outage=outage), NOW)
+
+    assert ("no source partition has a leader", "") == (found.says, found.detail)
 
 
 def test_the_total_rate_is_that_of_the_known_ones() -> None:

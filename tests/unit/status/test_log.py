@@ -8,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from app.errors import Leaderless, OutOfRange
-from app.events import REBALANCE
+from app.events import Event
 from app.model import NOBODY, Owner, Partition, Pause
 from app.offsets.metadata import Counts
 from app.status import log
@@ -34,7 +34,7 @@ BEFORE = Snapshot(at=100, group="g", started=10, phase=Phase.RUNNING, partitions
 
 
 def events(before: Snapshot, after: Snapshot) -> list[tuple[str, str]]:
-    return [(event.level, event.name) for event, _ in log.lines(before, after)]
+    return [(event.level, event.key) for event, _ in log.lines(before, after)]
 
 
 def fields(before: Snapshot, after: Snapshot) -> dict[str, object]:
@@ -128,7 +128,7 @@ def test_an_outage_is_logged_again_each_minute(before: int, after: int, reminded
     first = replace(OUTAGE, at=before)
     later = replace(OUTAGE, at=after, outage=Problem("the password is wrong", "correct it", 60))
 
-    found = [(line.event.name, line.fields) for line in log.lines(first, later)]
+    found = [(event.key, fields) for event, fields in log.lines(first, later)]
 
     line = {"waited_seconds": float(after - 60), "reason": "the password is wrong: correct it"}
     assert [("kafka_unavailable", line)] * reminded == found
@@ -268,7 +268,7 @@ def test_the_lines_are_written() -> None:
         log.write(BEFORE, after)
 
     fields = {"round": after.round.number, "reason": "partitions were added or removed"}
-    assert [{"log_level": "info", "event": "rebalance", "message": REBALANCE.message, **fields}] == written
+    assert [{"log_level": "info", "event": "rebalance", "message": Event.REBALANCE.message, **fields}] == written
 
 
 def test_a_pause_is_said_again_each_minute() -> None:

@@ -24,7 +24,7 @@ Samples = dict[tuple[str, tuple[str, ...]], float]
 def samples(snapshot: Snapshot, now: float = NOW) -> Samples:
     """Return each value by its metric and its labels, but the group, which each has."""
     found: Samples = {}
-    for family in plain_text(exposition(snapshot, now)[0].decode()):
+    for family in plain_text(exposition(snapshot, now).decode()):
         for sample in family.samples:
             assert snapshot.group == sample.labels.pop("group")
             found[sample.name, tuple(sample.labels.values())] = sample.value
@@ -166,7 +166,7 @@ def test_every_metric_is_declared() -> None:
     declared = {name: set(labels.replace(",", "").split()) for name, labels, _ in all_metrics()}
     seen = {
         re.sub("_(bucket|sum|count)$", "", sample.name): (family.type, set(sample.labels) - {"group", "le"})
-        for family in plain_text(exposition(SNAPSHOT, NOW)[0].decode())
+        for family in plain_text(exposition(SNAPSHOT, NOW).decode())
         for sample in family.samples
     }
 
@@ -194,7 +194,7 @@ def test_the_text_is_that_of_the_library() -> None:
     odd, group, reason = Partition('a"b\\c\nd', 0), "g{,}", 'say "no"'
     status = replace(FLOWING, partition=odd, counts=Counts(10**18, 2, {reason: 3}), moved=1.7e9 + 0.123456)
     partitions = {**SNAPSHOT.partitions, odd: status}
-    ours = Read(exposition(replace(SNAPSHOT, group=group, partitions=partitions), NOW)[0].decode())
+    ours = Read(exposition(replace(SNAPSHOT, group=group, partitions=partitions), NOW).decode())
     registry = CollectorRegistry()
     registry.register(ours)
 
@@ -209,7 +209,7 @@ def test_the_text_is_that_of_the_library() -> None:
 
 def test_a_thousand_partitions_fit_into_a_scrape() -> None:
     """The text stays below 5 MB, with eight reasons of dead letters in each partition."""
-    body, _ = exposition(large(1_000), NOW)
+    body = exposition(large(1_000), NOW)
 
     assert 20_000 < body.count(b"\n")
     assert len(body) < 5_000_000

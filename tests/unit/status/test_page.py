@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import re
+from hashlib import sha256
 from html.parser import HTMLParser
 
-from app.status.answers import PAGE
+from app.status.answers import PAGE, PAGE_POLICY
 from app.status.condition import Condition
 from app.status.document import Document, document, history
 from app.status.health import LEVELS, Level
@@ -41,6 +43,18 @@ def test_nothing_comes_from_outside() -> None:
     assert ["path"] == re.findall(r"fetch\(([^,]+),", TEXT)
     assert {"api/status", "api/history"} == set(re.findall(r"\bask\(\"([^\"]+)\"\)", TEXT))
     assert len(PAGE) < 30_000
+
+
+def test_its_policy_allows_its_script_and_its_style_alone() -> None:
+    """A browser runs and applies what has the hash, and ignores all else that is inline, attributes included."""
+    policy = dict(each.split(" ", 1) for each in PAGE_POLICY.split("; "))
+
+    for element in ("script", "style"):
+        (content,) = re.findall(f"<{element}>(.*?)</{element}>", TEXT, re.DOTALL)
+        digest = base64.b64encode(sha256(content.encode()).digest()).decode()
+        assert f"'sha256-{digest}'" == policy[f"{element}-src"]
+    assert ["style", "script"] == [name for name, _ in elements() if name in ("script", "style")]
+    assert not [name for _, attributes in elements() for name in attributes if re.match(r"style$|on", name)]
 
 
 def test_what_comes_from_the_driver_is_never_markup() -> None:

@@ -20,7 +20,7 @@ from app.errors import NotUsable
 from app.model import Partition, Pause
 from app.runtime import Runtime
 from app.status.answers import Answer, answer
-from app.status.server import MOST_CONNECTIONS, StatusServer
+from app.status.server import MOST_CONNECTIONS, serve
 from app.status.snapshot import Phase, Problem, Snapshot
 from tests.unit.status.snapshots import BLOCKED, NOTHING_YET, NOW, SNAPSHOT, large
 
@@ -33,12 +33,11 @@ class Page:
     def __init__(self) -> None:
         self.snapshot: Snapshot = SNAPSHOT
         self.now = NOW
-        runtime = Runtime(wall_clock=lambda: self.now)
-        self.server = StatusServer(HERE, 0, lambda: self.snapshot, runtime)
+        self.url = ""
 
     @property
     def port(self) -> int:
-        return int(self.server.url.rstrip("/").rpartition(":")[2])
+        return int(self.url.rstrip("/").rpartition(":")[2])
 
     def ask(self, path: str, method: str = "GET", **headers: str) -> tuple[int, http.client.HTTPMessage, str]:
         connection = http.client.HTTPConnection(HERE, self.port, timeout=10)
@@ -53,7 +52,7 @@ class Page:
 @pytest.fixture
 def page() -> Iterator[Page]:
     made = Page()
-    with made.server:
+    with serve(HERE, 0, lambda: made.snapshot, Runtime(wall_clock=lambda: made.now)) as made.url:
         yield made
 
 
@@ -232,8 +231,7 @@ def test_every_answer_protects_itself(page: Page, path: str, method: str, header
 
 def test_a_name_that_is_allowed(page: Page) -> None:
     """An ingress's name is accepted if the configuration has it."""
-    with StatusServer(HERE, 0, lambda: SNAPSHOT, allowed_hosts=["winnow.example.org"]) as server:
-        page.server = server
+    with serve(HERE, 0, lambda: SNAPSHOT, allowed_hosts=["winnow.example.org"]) as page.url:
         assert 200 == page.ask("/", Host="Winnow.example.org")[0]
         assert 421 == page.ask("/", Host="other.example.org")[0]
 
@@ -257,7 +255,7 @@ def test_a_client_that_is_too_slow_is_sent_away(page: Page, monkeypatch: pytest.
     """The time counts from the first byte, however many follow."""
     monkeypatch.setattr("app.status.server.CLIENT_SECONDS", 0.2)
     with (
-        StatusServer(HERE, 0, lambda: SNAPSHOT) as page.server,
+        serve(HERE, 0, lambda: SNAPSHOT) as page.url,
         socket.create_connection((HERE, page.port), timeout=0.01) as slow,
     ):
         for _ in range(1_000):
@@ -321,20 +319,37 @@ def test_a_huge_request_is_not_taken_in(page: Page, start: bytes, more: bytes, a
     assert 200 == page.ask("/healthz")[0]
 
 
-def test_many_clients_at_once_cost_one_answer(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two hundred concurrent scrapes each get the full response, which is written only once."""
-    written: list[str] = []
+@pytest.fixture
+def written(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the paths whose answers were written, not shared."""
+    found: list[str] = []
 
     def write(path: str, snapshot: Snapshot, now: float) -> Answer:
-        written.append(path)
+        found.append(path)
         return answer(path, snapshot, now)
 
     monkeypatch.setattr("app.status.answers.answer", write)
+    return found
+
+
+def test_many_clients_at_once_cost_one_answer(page: Page, written: list[str]) -> None:
+    """Two hundred concurrent scrapes each get the full response, which is written only once."""
     page.snapshot = large(1_000)
     with ThreadPoolExecutor(32) as clients:
         sizes = {len(each[2]) for each in clients.map(lambda _: page.ask("/metrics"), range(200))}
 
     assert (1, 1) == (len(sizes), len(written))
+
+
+def test_a_heartbeat_costs_no_answer(page: Page, written: list[str]) -> None:
+    """The driver gives ten a second, so a flood would cost ten answers a second instead of two. A change costs one."""
+    for seconds in range(3):
+        page.snapshot = replace(SNAPSHOT, alive=NOW + seconds)
+        page.ask("/metrics")
+    page.snapshot = replace(page.snapshot, at=NOW)
+    page.ask("/metrics")
+
+    assert ["/metrics", "/metrics"] == written
 
 
 def test_a_fault_of_the_page_is_an_answer(page: Page) -> None:
@@ -351,7 +366,7 @@ def test_a_fault_of_the_page_is_an_answer(page: Page) -> None:
 def test_a_taken_port_is_a_clear_error(page: Page) -> None:
     """It names the port and the cure."""
     with pytest.raises(NotUsable, match=rf"{HERE}, port {page.port} .*set http.port to a free port") as caught:
-        StatusServer(HERE, page.port, lambda: SNAPSHOT).__enter__()
+        serve(HERE, page.port, lambda: SNAPSHOT).__enter__()
 
     assert 3 == caught.value.exit_code
 
@@ -359,13 +374,13 @@ def test_a_taken_port_is_a_clear_error(page: Page) -> None:
 def test_an_address_that_is_not_ours_is_a_clear_error() -> None:
     """It names the address."""
     with pytest.raises(NotUsable, match=r"the status page cannot listen on 192\.0\.2\.1, port 0"):
-        StatusServer("192.0.2.1", 0, lambda: SNAPSHOT).__enter__()
+        serve("192.0.2.1", 0, lambda: SNAPSHOT).__enter__()
 
 
 def test_a_free_port_is_logged() -> None:
     """The log has the URL; afterwards the port is closed."""
-    with capture_logs() as logs, StatusServer(HERE, 0, lambda: SNAPSHOT) as server:
-        port = int(server.url.rstrip("/").rpartition(":")[2])
+    with capture_logs() as logs, serve(HERE, 0, lambda: SNAPSHOT) as url:
+        port = int(url.rstrip("/").rpartition(":")[2])
 
     assert [("status_page_up", f"http://127.0.0.1:{port}/")] == [(each["event"], each["url"]) for each in logs]
     with pytest.raises(ConnectionRefusedError):
@@ -379,5 +394,5 @@ def test_an_address_of_ipv6() -> None:
         socket.create_server(("::1", 0), family=socket.AF_INET6).close()
     except OSError:
         pytest.skip("this machine has no ::1")
-    with StatusServer("::1", 0, lambda: SNAPSHOT) as server:
-        assert server.url.startswith("http://[::1]:")
+    with serve("::1", 0, lambda: SNAPSHOT) as url:
+        assert url.startswith("http://[::1]:")

@@ -22,14 +22,8 @@ from parsers.flume.envelope import wrap
 from parsers.flume.event import Kind
 from parsers.idc_access_log import IdcAccessLog
 from parsers.testing import batch, outcomes
+from tests.data.make import EVENT, encoded
 
-SCHEMA = fastavro.parse_schema(
-    {
-        "type": "record",
-        "name": "AvroFlumeEvent",
-        "fields": [{"name": "headers", "type": {"type": "map", "values": "string"}}, {"name": "body", "type": "bytes"}],
-    }
-)
 HUGE = b"\xfe" + b"\xff" * 7 + b"\x7f"  # 2^62 - 1, the largest number of nine bytes
 LEAST = b"\xff" * 8 + b"\x7f"  # -2^62
 TEN_BYTES = b"\xfe" + b"\xff" * 8 + b"\x01"  # 2^63 - 1
@@ -53,9 +47,7 @@ class Echo:
 
 def event(body: bytes, /, **headers: str) -> bytes:
     """Encode an event as Flume does."""
-    out = BytesIO()
-    fastavro.schemaless_writer(out, SCHEMA, {"headers": headers, "body": body})
-    return out.getvalue()
+    return encoded({"headers": headers, "body": body})
 
 
 def opened(format: str, *values: bytes | None) -> list[object]:  # noqa: A002
@@ -103,7 +95,7 @@ def test_only_what_fastavro_reads_is_opened(value: bytes) -> None:
         return
     source = BytesIO(value)
 
-    body = fastavro.schemaless_reader(source, SCHEMA, None)["body"] if value else b""  # type: ignore[index, call-overload]
+    body = fastavro.schemaless_reader(source, EVENT, None)["body"] if value else b""  # type: ignore[index, call-overload]
 
     assert source.read() == b""
     assert found == (body if body not in (b"", b"bad") else ("empty" if not body else "bad", repr(body)))
@@ -328,7 +320,7 @@ def test_headers_in_blocks_of_a_known_size() -> None:
 def test_headers_of_a_slice(flume_events: list[tuple[bytes, bytes]]) -> None:
     """A slice of a batch has the headers of its own rows, as fastavro reads them."""
     values = [value for value, _ in flume_events]
-    read: list[dict[str, dict[str, str]]] = [fastavro.schemaless_reader(BytesIO(each), SCHEMA, None) for each in values]  # type: ignore[misc]
+    read: list[dict[str, dict[str, str]]] = [fastavro.schemaless_reader(BytesIO(each), EVENT, None) for each in values]  # type: ignore[misc]
     names = sorted({name for each in read for name in each["headers"]})
     expected = [[(each["headers"].get(name) or "").encode() for each in read[2:]] for name in names]
     part = batch([None, *values]).slice(3)

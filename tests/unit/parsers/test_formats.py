@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tracemalloc
 from collections.abc import Callable, Mapping
 from datetime import date
 from random import Random
@@ -14,11 +15,12 @@ from hypothesis import strategies as st
 
 from parsers import registry
 from parsers.contract import Parser
-from parsers.csv_lines import CsvLines
+from parsers.csv_lines import CsvLines, fields_of
 from parsers.errors import ParserOptionError
+from parsers.fields.checks import Matches, check_of
 from parsers.json_lines import JsonLines
 from parsers.keys import cut, pattern_of
-from parsers.logfmt import Logfmt
+from parsers.logfmt import Logfmt, pairs_of
 from parsers.regex import FORMATS, Matched, Regex
 from parsers.testing import Outcome, batch, outcomes
 from tests.fuzz import formats
@@ -298,6 +300,7 @@ def test_a_kernel_matches_as_re2_does(pattern: str, lines: list[str]) -> None:
         (b'a"b,c', b'a"b|c'),
         (b'"a"b,c', ("bad_quotes", "byte 3 after a closing quote is no separator")),
         (b'a,"b', ("bad_quotes", "the quote at byte 2 is not closed")),
+        (b'a,"b""', ("bad_quotes", "the quote at byte 2 is not closed")),
         (b"a", ("field_count", "the line has 1 field, not 2")),
         (b"a,b,", ("field_count", "the line has 3 fields, not 2")),
     ],
@@ -345,6 +348,25 @@ def test_logfmt(line: bytes, outcome: Outcome) -> None:
     options = {"fields": {"level": "level", "text": "msg"}, "output": "{level}|{text}", "escape": ["text"]}
 
     assert one(Logfmt, options, line) == outcome
+
+
+@pytest.mark.parametrize(
+    ("split", "line"),
+    [
+        (lambda line: list(fields_of(line, b",")), b'"%b"' % (b'a ""' * 25_000)),
+        (lambda line: list(pairs_of(line)), b'msg="%b"' % (rb"\"How are you, all of you?\", she said. " * 2_500)),
+    ],
+)
+def test_a_long_value_in_quotes_takes_little_memory(split: Callable[[bytes], object], line: bytes) -> None:
+    """A few of them in a chunk must not end a worker."""
+    tracemalloc.start()
+    try:
+        split(line)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert peak < 20 * len(line)
 
 
 # Output as JSON -------------------------------------------------------------------------------------------------------
@@ -449,6 +471,34 @@ def test_a_check(check: object, good: list[bytes], bad: list[bytes], expected: s
     assert all(expected in str(outcome[1]) for outcome in found[len(good) :])
 
 
+@pytest.mark.parametrize(
+    "pattern",
+    ["[äöü]", r"[^a-z\]é]", "[]é]", "[[:alpha:]é]", "é*", "é+", "é?", "x|é{2}", "(?i)é", "(?si:x|\né)", r"(\[|[é])"],
+)
+def test_a_pattern_of_bytes_cuts_no_character(pattern: str) -> None:
+    """RE2 would take it for others: `^[äöü]` matches é, too."""
+    with pytest.raises(ParserOptionError, match=re.escape(f"{pattern} is applied to bytes")):
+        check_of({"matches": pattern})
+
+
+@pytest.mark.parametrize(
+    ("pattern", "value"),
+    [
+        ("^(?:ä|ö)+$", "ööä"),
+        (r"\[ä\]", "[ä]"),
+        (r"ä\+", "ä+"),
+        ("[[:alpha:]]ä", "xä"),
+        ("(?s)ä.ö", "ä\nö"),
+        ("[a-z]+ (?P<i>ä)", "x ä"),
+    ],
+)
+def test_a_pattern_may_have_any_character(pattern: str, value: str) -> None:
+    check = check_of({"matches": pattern})
+
+    assert isinstance(check, Matches)
+    assert check.accepts(value.encode())
+
+
 def _delimited(**options: Any) -> Parser:
     return registry.load("delimited", options)
 
@@ -509,6 +559,8 @@ def test_an_address_in_a_network_is_bracketed() -> None:
         ),
         ("csv", {"output": "{a}", "fields": ["a"], "checks": {"a": "matches"}}, "matches needs a parameter"),
         ("csv", {"output": "{a}", "fields": ["a"], "checks": {"a": {"matches": "("}}}, "matches: "),
+        ("csv", {"output": "{a}", "fields": ["a"], "checks": {"a": {"matches": "^[äöü]"}}}, "is applied to bytes"),
+        ("regex", {"output": "{a}", "pattern": "(?P<a>ä+)"}, "is applied to bytes"),
         (
             "csv",
             {"output": "{a}", "fields": ["a"], "checks": {"a": {"time": "iso"}}},
@@ -520,6 +572,7 @@ def test_an_address_in_a_network_is_bracketed() -> None:
         ("csv", {"output": "{a}", "fields": ["a"], "checks": {"a": {"time": "%d/%d"}}}, "redefinition"),
         ("csv", {"output": "{a}", "fields": ["a"], "checks": {"a": {"network": ["10.0.0.1/8"]}}}, "network: "),
         ("csv", {"output": "{a}", "fields": ["a"], "checks": {"a": {"net": 1}}}, "no check 'net'"),
+        ("csv", {"output": "{a}", "fields": ["a"], "checks": {"a": {"ip": True}}}, "ip takes no parameter: write ip"),
     ],
 )
 def test_a_wrong_option_is_named(name: str, options: Mapping[str, object], message: str) -> None:
@@ -527,6 +580,32 @@ def test_a_wrong_option_is_named(name: str, options: Mapping[str, object], messa
         registry.load(name, options)
 
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("check", "separator", "values"),
+    [
+        ({"time": "%d/%b/%Y %H:%M"}, " ", "times"),
+        ({"time": "%c"}, ":", "times"),
+        ({"time": "%H%M%z"}, "-", "times"),
+        ({"time": "rfc3339"}, ".", "times"),
+        ({"time": "%b%d"}, " ", ""),
+        ("integer", "-", "numbers"),
+        ("integer", "+", ""),
+        ("number", "+", "numbers"),
+        ({"network": "10.0.0.0/8"}, ".", "IP addresses"),
+    ],
+)
+def test_a_separator_that_values_hold_is_refused(check: object, separator: str, values: str) -> None:
+    """Otherwise lines with such values are rejected, whatever else they hold."""
+    options = {"fields": ["a", "b"], "output": f"{{a}}{separator}{{b}}", "checks": {"a": check}}
+    options["output.separator"] = separator
+
+    if not values:
+        registry.load("csv", options)
+        return
+    with pytest.raises(ParserOptionError, match=f"also occurs in {values} such as a: choose another"):
+        registry.load("csv", options)
 
 
 # Both engines agree ---------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from functools import partial
 
 from app.executor.parse import parse
 from app.model import Partition
-from app.operate.tap import Pair, pairs
+from app.operate.outcomes import Pair, pairs
 from app.records import Record
 from parsers import registry
 from tests.independent import cleansed, line

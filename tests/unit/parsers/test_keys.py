@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -94,6 +94,18 @@ class WithPattern(Wrong):
         self.output_fields = {"last": pattern}
 
 
+class WithFields(Wrong):
+    """A user's parser with these fields."""
+
+    def __init__(self, fields: Callable[[], Any]) -> None:
+        super().__init__(lambda parsed: parsed)
+        self._fields = fields
+
+    @property
+    def output_fields(self) -> Mapping[str, str]:
+        return self._fields()  # type: ignore[no-any-return]
+
+
 def test_a_line_without_the_field_has_no_key() -> None:
     """A user's pattern may match only some lines. It is applied to any bytes."""
     values = batch([b"a/\xff", b"a", b"/", b""])
@@ -111,6 +123,13 @@ def test_a_line_without_the_field_has_no_key() -> None:
         (WithPattern("(?P<key>.)"), "last", "^the parser's pattern for 'last' is invalid: .*field"),
         (WithPattern("."), "last", "^the parser's pattern for 'last' is invalid: "),
         (WithPattern("(.)"), "last", "^the parser's pattern for 'last' is invalid: "),
+        (WithFields(lambda: dict[str, str]()["a"]), "last", "^the parser cannot say its fields: KeyError: 'a'"),
+        (
+            envelope.wrap(WithFields(lambda: dict[str, str]()["a"]), "auto"),
+            "last",
+            "^the parser cannot say its fields: KeyError",
+        ),
+        (WithFields(lambda: None), "last", "^the parser cannot say its fields: TypeError"),
     ],
 )
 def test_a_field_that_cannot_be_found(parser: Parser, name: str, message: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import inf
 
@@ -11,12 +11,12 @@ import pyarrow as pa
 import pytest
 from structlog.testing import capture_logs
 
-from app.errors import Fenced, OffsetMoved, PartitionError, Refused, Transient, Undelivered
+from app.errors import Blocked, Fenced, OffsetMoved, PartitionError, Refused, Transient, Undelivered
 from app.executor.cleanse import Cleansed
 from app.executor.lane.lane import Lane
 from app.executor.lane.search import FAILURES_IN_A_ROW
-from app.executor.lane.states import Closed, Ended, Opened, Ready
-from app.model import CommittedOffset, LastRead, OffsetRange, Outcome, Partition
+from app.executor.lane.states import Closed, Ended, Opened, Ready, State
+from app.model import CommittedOffset, LastRead, OffsetRange, Outcome, Partition, Receipt
 from app.offsets.metadata import Counts, OffsetMetadata
 from app.records import Lines, OutgoingRecord
 from tests.fakes import FakeClients, FakeClock, FakeKafka, FakeTransaction, make_task_config
@@ -55,8 +55,8 @@ class LaneHarness:
             self.kafka.committed[A] = CommittedOffset(committed)
         self.writers: list[CountingWriter] = []
         self.now = 100.0
-        self._clients = FakeClients(self.kafka, make_task_config(), FakeClock(), writers=self._writer)
-        self.consumer = self._clients.consumer()
+        self.clients = FakeClients(self.kafka, make_task_config(), FakeClock(), writers=self._writer)
+        self.consumer = self.clients.consumer()
         self.lane = Lane(offset_range, self.consumer)
 
     def _writer(self, clients: FakeClients, partition: Partition) -> CountingWriter:
@@ -66,7 +66,7 @@ class LaneHarness:
     def open(self) -> Lane:
         """Open and begin the lane, as its task does, if it waits for that."""
         if isinstance(closed := self.lane.state, Closed):
-            opened = closed.open(self._clients, self._clients.offsets())
+            opened = closed.open(self.clients, self.clients.offsets())
             self.lane.state = opened.begin(self.kafka.committed.get(A), self.now)
         self.read()
         return self.lane
@@ -86,7 +86,19 @@ class LaneHarness:
 
     def commit(self) -> None:
         """Let the lane commit, in a call that succeeds."""
-        assert self.lane.run(lambda: self.ready.commit(self.now), lambda: self.now)
+        ended: list[State] = []
+
+        def commit() -> State:
+            ended.append(self.ready.commit(self.now))
+            return ended[0]
+
+        self.lane.run(commit, lambda: self.now)
+        assert ended
+
+    def receipt(self) -> Receipt:
+        """Return what the lane has to report now."""
+        state = self.lane.state
+        return (state if isinstance(state, Ended) else Ended(state.ledger, outcome=Outcome.DONE)).receipt()
 
     def reopens(self, now: float) -> bool:
         """Whether the lane's back-off is over."""
@@ -152,7 +164,7 @@ class TestTrouble:
         assert harness.reopens(harness.now + 0.25)
         harness.open()
         assert not harness.reopens(harness.now + 60)
-        assert 1 == harness.lane.receipt().reopened
+        assert 1 == harness.receipt().reopened
 
     @pytest.mark.parametrize("error", [Fenced(A, "a newer epoch"), OffsetMoved(A, "the offset went back", 3)])
     def test_a_lane_that_lost_its_partition_does_not_open_again(self, error: PartitionError) -> None:
@@ -161,12 +173,12 @@ class TestTrouble:
         harness.open()
 
         assert inf == harness.opens_after(error)
-        outcome = harness.lane.receipt().outcome
+        outcome = harness.receipt().outcome
         assert inf == harness.opens_after()
         harness.lane.finish()
 
         assert (Outcome.FENCED if isinstance(error, Fenced) else Outcome.FAILED) is outcome
-        assert outcome is harness.lane.receipt().outcome
+        assert outcome is harness.receipt().outcome
 
     @pytest.mark.parametrize(
         ("error", "stop", "last_pause", "refusal"),
@@ -237,7 +249,7 @@ class TestTrouble:
             harness.writers[0].suspect = True
             harness.commit()
             assert harness.reopens(harness.now)
-            assert 1 == harness.lane.receipt().reopened
+            assert 1 == harness.receipt().reopened
         for _ in range(2):
             assert isinstance(harness.lane.state, Closed | Ended)
             harness.lane.state.discard()
@@ -292,8 +304,8 @@ class TestTrouble:
 
         assert harness.writers[0].abandoned
         assert {} == harness.consumer.reading
-        assert "raw-0: the last commit did not finish in time" == harness.lane.receipt().error
-        assert Outcome.FAILED is harness.lane.receipt().outcome
+        assert "raw-0: the last commit did not finish in time" == harness.receipt().error
+        assert Outcome.FAILED is harness.receipt().outcome
 
     def test_a_lane_without_a_producer_can_be_abandoned(self) -> None:
         """The hanging call may be the one that discards the producer. The receipt then has the earlier error."""
@@ -302,7 +314,41 @@ class TestTrouble:
         harness.opens_after()
         harness.lane.abandon()
 
-        assert "raw-0: the broker is away" == harness.lane.receipt().error
+        assert "raw-0: the broker is away" == harness.receipt().error
+
+    def test_a_lane_that_was_abandoned_fences_nobody(self) -> None:
+        """A call that hung before it made its producer may go on at any time, and another lane may be open by then."""
+        harness = LaneHarness(at(0))
+        harness.open()
+        harness.opens_after()
+        closed, owners = harness.lane.state, harness.kafka.epochs[A]
+        assert isinstance(closed, Closed)
+
+        def goes_on_late() -> Opened:
+            harness.lane.abandon()
+            return closed.open(harness.clients, harness.clients.offsets())
+
+        harness.lane.run(goes_on_late, lambda: harness.now)
+        assert owners == harness.kafka.epochs[A]
+        assert [1, 1] == [writer.discarded for writer in harness.writers]
+
+    def test_the_producer_that_tells_why_a_lane_is_blocked_can_be_abandoned(self) -> None:
+        """It opens, too, and so could fence the next owner."""
+        harness = LaneHarness(at(0), committed=0)
+        harness.open()
+        harness.opens_after(Blocked(A, "an operator must act"))
+        ended, offsets = harness.lane.state, harness.clients.offsets()
+        assert isinstance(ended, Ended)
+        load = offsets.load
+
+        def hangs(partitions: Iterable[Partition], *, stable: bool) -> dict[Partition, CommittedOffset]:
+            harness.lane.abandon()
+            return load(partitions, stable=stable)
+
+        offsets.load = hangs  # type: ignore[method-assign]
+        harness.lane.run(lambda: ended.tell(harness.clients, offsets), lambda: harness.now)
+
+        assert [True, 1] == [harness.writers[-1].abandoned, harness.writers[-1].discarded]
 
     @pytest.mark.parametrize(("happened", "counted"), [(False, 2), (True, 5)])
     def test_a_successor_goes_on_from_what_is_committed(self, *, happened: bool, counted: int) -> None:
@@ -319,9 +365,9 @@ class TestTrouble:
         assert harness.reopens(harness.now + 0.25)
         harness.open()
         assert {A: counted} == harness.consumer.reading
-        receipt = harness.lane.receipt()
+        receipt = harness.receipt()
         assert (0, counted, counted, 1) == (receipt.start, receipt.end, receipt.records, receipt.reopened)
-        assert Outcome.FAILED is old.receipt().outcome
+        assert Outcome.FAILED is old.outcome
 
     def test_what_the_thread_of_a_lane_does_late_is_nothing_to_its_successor(self) -> None:
         """Its search continues from where it was, and its trouble is not over."""
@@ -379,7 +425,7 @@ def test_a_lane_that_is_done_lets_its_producer_go() -> None:
 
 def test_a_lane_that_has_never_begun_reports_its_planned_start() -> None:
     """Nothing is committed or counted."""
-    receipt = LaneHarness(at(7)).lane.receipt()
+    receipt = LaneHarness(at(7)).receipt()
 
     assert (7, 7, 0, "") == (receipt.start, receipt.end, receipt.records, receipt.metadata)
 
@@ -413,7 +459,7 @@ class TestStart:
         harness = LaneHarness(planned, committed)
         harness.open()
 
-        assert starts == harness.lane.ledger.position == harness.consumer.reading[A] == harness.lane.receipt().start
+        assert starts == harness.lane.ledger.position == harness.consumer.reading[A] == harness.receipt().start
 
     @pytest.mark.parametrize(("committed", "why"), [(None, "vanished"), (6, "went back to 6")])
     def test_an_offset_that_went_back_is_not_believed(self, committed: int | None, why: str) -> None:
@@ -442,7 +488,7 @@ class TestStart:
         harness.open()
 
         assert 7 == harness.lane.ledger.position
-        assert (3, 7, 4) == tuple(getattr(harness.lane.receipt(), name) for name in ("start", "end", "records"))
+        assert (3, 7, 4) == tuple(getattr(harness.receipt(), name) for name in ("start", "end", "records"))
 
     def test_a_retried_task_does_not_go_back_either(self) -> None:
         """It has the plan of the attempt that died, whose counts show that it came to the planned offset again."""
@@ -501,7 +547,7 @@ class TestProgress:
         assert harness.ready.dirty
         harness.opens_after()
 
-        receipt = harness.lane.receipt()
+        receipt = harness.receipt()
         assert (0, 3, 3, 3) == (receipt.start, receipt.end, receipt.records, receipt.out)
         assert str(OffsetMetadata("", 0, Counts(3, 3, {}, 15, 12, committed=1))) == receipt.metadata
         assert 3 == harness.open().ledger.position
@@ -524,10 +570,10 @@ class TestProgress:
         with pytest.raises(Transient):
             harness.ready.commit(harness.now)
         harness.opens_after()
-        assert 3 == harness.lane.receipt().records
+        assert 3 == harness.receipt().records
         harness.open()
 
-        assert (records, records) == (harness.lane.ledger.position, harness.lane.receipt().records)
+        assert (records, records) == (harness.lane.ledger.position, harness.receipt().records)
 
     @pytest.mark.parametrize(
         ("end", "passed", "position", "at_end"),
@@ -573,10 +619,10 @@ class TestProgress:
             harness.commit()
         harness.lane.finish()
 
-        assert outcome is harness.lane.receipt().outcome
+        assert outcome is harness.receipt().outcome
 
     def test_a_lane_that_never_began_reports_nothing(self) -> None:
         """Neither counts nor metadata, because the offset is not its own."""
-        receipt = LaneHarness(at(5, committed=3), 3).lane.receipt()
+        receipt = LaneHarness(at(5, committed=3), 3).receipt()
 
         assert (5, 5, 0, "") == (receipt.start, receipt.end, receipt.records, receipt.metadata)
