@@ -43,7 +43,7 @@ def test_an_executor_is_killed(broker: Cluster, topics: Topics, spark: Standalon
     with Feeder(broker.bootstrap, source, PARTITIONS) as feeder, WinnowOnSpark(config, tmp_path) as service:
         until(lambda: len(busy(spark)) == 2, "work on both executors")
         until(lambda: len(done()) == PARTITIONS, "a flow")
-        victim = busy(spark)[0]
+        victim = until(lambda: busy(spark), "a task")[0]  # between two rounds no executor has one
         victim.kill()
         alive_after([victim])
         before = done()

@@ -169,7 +169,7 @@ def test_no_secret_is_seen_while_everything_is_said_and_much_fails(
         url = service.wait_for("status_page_up")["url"]
         until(lambda: placed(guarded) > RECORDS, "the deadly record is in the dead letters")
         lost = len(service.logged("task_lost"))
-        service.workers[0].kill()
+        until(lambda: service.workers, "a task")[0].kill()
         service.wait_for("task_lost", times=lost + 1)
         guarded.kill()
         service.wait_for("kafka_unavailable")
