@@ -10,13 +10,13 @@ import json
 import os
 import subprocess
 import sys
-import tarfile
 import tempfile
 from collections import Counter
 from collections.abc import Mapping
 from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
+from zipfile import ZipFile
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -142,10 +142,9 @@ def recorded(release: Release) -> Left:
 
 def unpacked(release: Release, folder: Path) -> dict[str, str]:
     """Unpack a release into a folder. Return the environment in which Python and Spark's workers import it."""
-    command = ["git", "-C", str(ROOT), "archive", release.commit, "app", "parsers"]
+    command = ["git", "-C", str(ROOT), "archive", "--format=zip", release.commit, "app", "parsers"]
     packed = subprocess.run(command, capture_output=True, check=True).stdout
-    with tarfile.open(fileobj=BytesIO(packed)) as tar:
-        tar.extractall(folder, filter="data")
+    ZipFile(BytesIO(packed)).extractall(folder)
     environment = {"PYTHONPATH": str(folder), "PYTHONSAFEPATH": "1"}
     # Otherwise its workers compile the kernels in its first round, which would end too early on a busy machine.
     compiled = [sys.executable, "-c", "import app.kafka.bulk.kernels, parsers.compiled.kernels"]
