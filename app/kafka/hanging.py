@@ -108,13 +108,9 @@ class HangingTransactions:
 
     def _offsets(self, partitions: Collection[Partition], isolation: IsolationLevel) -> dict[Partition, int]:
         admin = self.connect({each.topic for each in partitions})
+        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
         found, failed = ask_offsets(
-            admin,
-            partitions,
-            OffsetSpec.latest(),  # type: ignore[no-untyped-call]
-            isolation,
-            wait=lambda future: future.result(2 * ENDS_SECONDS),
-            seconds=ENDS_SECONDS,
+            admin, partitions, latest, isolation, wait=lambda each: each.result(2 * ENDS_SECONDS), seconds=ENDS_SECONDS
         )
         if failed:
             self._drop(admin)

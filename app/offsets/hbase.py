@@ -235,8 +235,7 @@ class HBaseOffsets:
 def _put_if(table: Any, row: str, expected: tuple[bytes, bytes | None], column: bytes, value: bytes) -> bool:  # noqa: ANN401
     """Store a column if another column of the row has its expected value (None: missing); return whether it did."""
     mutation = Mutation(column=column, value=value)
-    done: bool = table.connection.client.checkAndPut(table.name, row.encode(), *expected, mutation, {})
-    return done
+    return bool(table.connection.client.checkAndPut(table.name, row.encode(), *expected, mutation, {}))
 
 
 def _metadata(stored: CommittedOffset | None, offset: int, metadata: str) -> bytes:

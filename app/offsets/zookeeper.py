@@ -158,12 +158,10 @@ class ZooKeeperOffsets:
 
     def _write(self, client: Any, partition: Partition, stored: Stored | None, number: int, beside: str) -> bool:  # noqa: ANN401  # kazoo has no types
         """Write node and child together if the node is unchanged since it was read; return whether it was."""
-        path = self._path(partition)
+        path, data = self._path(partition), str(number).encode()
+        change = client.transaction()
         if stored is None:
             client.ensure_path_async(path.rpartition("/")[0]).get(timeout=SECONDS)
-        change = client.transaction()
-        data = str(number).encode()
-        if stored is None:
             change.create(path, data)
         else:
             change.set_data(path, data, version=stored.version)
