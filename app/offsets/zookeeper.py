@@ -207,8 +207,7 @@ class ZooKeeperOffsets:
             raise NotAllowed(cause, cure) from error
         except (KazooException, KazooTimeoutError, OSError) as error:
             self._drop(client)
-            cause = f"ZooKeeper at {self._hosts} is not responding while {doing}: {_said(error)}"
-            raise Unreachable(cause) from error
+            raise Unreachable(f"ZooKeeper at {self._hosts} is not responding while {doing}: {_said(error)}") from error
 
     def _started(self) -> tuple[KazooClient, threading.Event]:
         """Return the client, and what is set while it is connected: threads that wait for that wait together."""

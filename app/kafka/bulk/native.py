@@ -112,12 +112,10 @@ def handle(client: Consumer | Producer) -> int:
         TypeError: it is not a client of confluent-kafka.
     """
     if not isinstance(client, Consumer | Producer):
-        msg = f"{type(client).__name__} has no rd_kafka_t"
-        raise TypeError(msg)
+        raise TypeError(f"{type(client).__name__} has no rd_kafka_t")
     found = c_void_p.from_address(id(client) + object.__basicsize__).value
     if found is None:
-        msg = "the client is closed"
-        raise RuntimeError(msg)
+        raise RuntimeError("the client is closed")
     return found
 
 
