@@ -24,9 +24,7 @@ class Backend:
     """
     One implementation of everything that touches each record.
 
-    Args:
-        sender: makes the object that queues records for a producer.
-        reporting: makes a producer that reports undelivered records, which at-least-once delivery needs.
+    `reporting` makes a producer that reports undelivered records, which at-least-once delivery needs.
     """
 
     name: str

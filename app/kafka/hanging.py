@@ -178,7 +178,8 @@ class HangingTransactions:
         rest: Collection[Partition] = (),
     ) -> bool | None:
         """
-        Return how the transaction that left its offset pending ended; None if its records do not show it.
+        Return how the transaction that left its offset pending ended; None if its records do not show it. Raises
+        KafkaException if a partition cannot be read now.
 
         If none of its records can be read it counts as aborted: it hangs there too, or it contained only the offset.
 
@@ -189,9 +190,6 @@ class HangingTransactions:
                 unless a record of this or an earlier transaction shows that the topic has not grown since.
             rest: the partitions that its output went to while keys chose them. Most never had a record of this source,
                 so only records that are found there count.
-
-        Raises:
-            KafkaException: a partition cannot be read now.
         """
         deadline = time.monotonic() + LOOK_SECONDS
         tails = self._tails(source, ends, began_at, LOOKS, deadline)

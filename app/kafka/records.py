@@ -39,13 +39,7 @@ class KafkaRecords:
     def batches(
         self, starts: Mapping[Partition, int], ends: Mapping[Partition, int] | None = None
     ) -> Generator[list[Record]]:
-        """
-        Yield what has arrived in each turn; see `read`.
-
-        Raises:
-            Unreachable: an end was not reached, and nothing has arrived for SILENT_SECONDS.
-            NotUsable: Kafka denies access.
-        """
+        """Yield what has arrived in each turn, as `read`; raises Unreachable or NotUsable."""
         with explaining(self._kafka, "reading records"):
             yield from read(settings.reader(self._kafka, self._group), starts, ends)
 

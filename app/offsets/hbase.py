@@ -58,14 +58,7 @@ Cells = Mapping[bytes, bytes]
 
 
 class HBaseOffsets:
-    """
-    The offsets of a group in a table of HBase.
-
-    Args:
-        table: created if it is missing.
-        time_to_live_days: the lifetime of cells, if the table is created here.
-        transport, protocol: the Thrift server's: `buffered` or `framed`, `binary` or `compact`.
-    """
+    """The offsets of a group in a table of HBase; `time_to_live_days` is for a table that is created here."""
 
     transactional = False
 

@@ -105,15 +105,7 @@ NO_ANSWER = frozenset(
 
 
 class MySqlOffsets:
-    """
-    The offsets of a group in a table of MySQL or MariaDB.
-
-    Args:
-        user: may read and write the table, and create it if it is missing.
-        database: must exist.
-        table: created if it is missing.
-        ssl_ca: a file with the trusted certificates; with it, connections are encrypted and the server verified.
-    """
+    """The offsets of a group in a table of MySQL or MariaDB; with `ssl_ca`, connections are encrypted and verified."""
 
     transactional = False
 

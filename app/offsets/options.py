@@ -81,11 +81,6 @@ class Options:
         self._problems.append(problem)
 
     def raise_problems(self) -> None:
-        """
-        Report the problems.
-
-        Raises:
-            StoreOptionError: if there are any, with all of them.
-        """
+        """Raise StoreOptionError with all problems, if there are any."""
         if self._problems:
             raise StoreOptionError(listed(self._problems))

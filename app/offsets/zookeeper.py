@@ -62,7 +62,6 @@ class Stored(NamedTuple):
     Args:
         number: the node's number; -1 if it is not a number.
         committed: the offset that node and child give together.
-        version: the node's version.
         agrees: whether the child, if there is one, names the node's number.
     """
 
@@ -74,16 +73,7 @@ class Stored(NamedTuple):
 
 
 class ZooKeeperOffsets:
-    """
-    The offsets of a group in ZooKeeper.
-
-    Args:
-        hosts: host:port,host:port, followed by the chroot if there is one.
-        root: the parent node of GROUP/TOPIC/PARTITION; by default old consumers' path.
-        namespace: a node above everything, as Curator's.
-        position: whether a node's number is the `end` of the last batch (the next offset to read) or its `start`.
-        username: the only user who may write, by ZooKeeper's digest scheme; anyone can read.
-    """
+    """The offsets of a group in ZooKeeper. Only the user may write, if there is one, and anyone can read."""
 
     transactional = False
 
