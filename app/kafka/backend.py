@@ -48,7 +48,6 @@ def best_backend(*clusters: Mapping[str, str]) -> Backend:
 
 
 def explain_backend(*clusters: Mapping[str, str]) -> str:
-    """Return one line that says which backend this machine uses, and why."""
     if why := why_not_bulk(*clusters):
         return f"plain, because {why}"
     return f"bulk, because Numba and librdkafka {librdkafka()} are supported"

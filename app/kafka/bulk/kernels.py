@@ -89,7 +89,6 @@ def call_timestamp(builder, function, message):
 
 @instruction(types.int64(types.int64, types.int64))
 def call_destroy(builder, function, message):
-    """Call rd_kafka_message_destroy."""
     _call(builder, function, ir.VoidType(), [message])
     return message
 
