@@ -75,12 +75,12 @@ class HBaseOffsets:
     ) -> None:
         options = Options()
         self._group = context.group.replace("%", "%25").replace(":", "%3A")
-        address = options.text("host", host), options.number("port", port, least=1, most=65535)
+        address = options.text("host", host), options.number("port", port, most=65535)
         self._where = ":".join(map(str, address))
         self._table = options.text("table", table)
         if not re.fullmatch(r"(\w+:)?\w[\w.-]*", self._table):
             options.wrong("table must be a name of letters, digits, and characters of _ . -, after NAMESPACE: if any")
-        self._days = options.number("time.to.live.days", time_to_live_days, least=1, most=24_000)
+        self._days = options.number("time.to.live.days", time_to_live_days, most=24_000)
         self._connect = functools.partial(
             happybase.Connection,
             *address,

@@ -124,7 +124,7 @@ class MySqlOffsets:
     ) -> None:
         options = Options()
         self._group = context.group
-        address = options.text("host", host), options.number("port", port, least=1, most=65535)
+        address = options.text("host", host), options.number("port", port, most=65535)
         self._where = ":".join(map(str, address))
         connect = functools.partial(
             pymysql.connect,
