@@ -24,7 +24,7 @@ from app.kafka.cluster import KafkaCluster, KafkaGroup
 from app.kafka.companions import KafkaPlaceholders
 from app.kafka.fence import KafkaFence
 from app.kafka.properties import is_refused
-from app.kafka.records import KafkaCuts, KafkaRecords
+from app.kafka.records import KafkaRecords, find_cut
 from app.kafka.topics import KafkaTopics
 from app.kafka.transaction_log import KafkaTransactionLog
 from app.model import Assignment, Guarantee, Plugin, Receipt, TaskConfig
@@ -63,7 +63,7 @@ def clients(config: Config, runtime: Runtime = REAL) -> Clients:
         offsets=store,
         mirrors=mirrors_in(config.mirrors, here, partial(put_right, truth=store)),
         ages=KafkaAges(config.kafka, group, topics) if config.http.enabled else None,
-        cuts=KafkaCuts(config.kafka, group),
+        find_cut=partial(find_cut, config.kafka, group),
         placeholders=KafkaPlaceholders(sink, placeholder) if placeholder else None,
         copies=open_store(Plugin("kafka"), here) if in_kafka_too else None,
         pauses=PauseMark(marks, config.sink.topic, others),

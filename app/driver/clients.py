@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -106,11 +106,8 @@ class Ages(Protocol):
         """Return the first record at or after each offset, for partitions that respond soon. Never raises."""
 
 
-class Cuts(Protocol):
-    """Tells where logs were truncated."""
-
-    def find(self, partition: Partition, last: LastRead) -> int | None:
-        """Return where a log was truncated before the end of the last record read; None if nobody can tell."""
+FindCut = Callable[[Partition, LastRead], int | None]
+"""Returns where a log was truncated before the end of the last record read; None if nobody can tell."""
 
 
 class Placeholders(Protocol):
@@ -145,7 +142,7 @@ class Clients:
     offsets: OffsetStore
     pauses: PauseMark
     ages: Ages | None
-    cuts: Cuts
+    find_cut: FindCut
     mirrors: Mirrors = field(default_factory=Mirrors)
     placeholders: Placeholders | None = None
     copies: OffsetStore | None = None

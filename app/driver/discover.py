@@ -193,7 +193,7 @@ class Discovery:
                 continue
             last = OffsetMetadata.of(at.committed).read
             try:
-                found = None if last is None else self._clients.cuts.find(partition, last)
+                found = None if last is None else self._clients.find_cut(partition, last)
             except Unreachable:
                 del known[partition]
             else:

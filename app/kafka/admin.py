@@ -160,11 +160,7 @@ class AdminConnection:
     def failure(
         self, error: KafkaError | KafkaException, doing: str, rejections: Collection[int] = MISCONFIGURED
     ) -> NotUsable | Unreachable:
-        """
-        Return what an error means for the service. Reconnect if Kafka did not respond or denied access.
-
-        `rejections` are the codes that no later request would change.
-        """
+        """Return what an error means, as `of_cluster`; reconnect if Kafka did not respond or denied access."""
         self.client.poll(0)
         error = decisive(error, self._last_error)
         failure = of_cluster(error, doing, self.kafka, rejections)

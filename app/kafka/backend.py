@@ -24,9 +24,7 @@ class Backend:
     """
     One implementation of everything that touches each record.
 
-    Args:
-        sender: makes the object that queues records for a producer.
-        reporting: makes a producer that reports undelivered records, which at-least-once delivery needs.
+    `reporting` makes a producer that reports undelivered records, which at-least-once delivery needs.
     """
 
     name: str
@@ -50,7 +48,6 @@ def best_backend(*clusters: Mapping[str, str]) -> Backend:
 
 
 def explain_backend(*clusters: Mapping[str, str]) -> str:
-    """Return one line that says which backend this machine uses, and why."""
     if why := why_not_bulk(*clusters):
         return f"plain, because {why}"
     return f"bulk, because Numba and librdkafka {librdkafka()} are supported"

@@ -77,7 +77,6 @@ class TaskClients:
             return registry.open_store(config.offset_store, context)
 
     def writer(self, partition: Partition, offsets: OffsetStore) -> TransactionalWriter | AcknowledgedWriter:
-        """Return the writer of one source partition."""
         config, targets, committed = self._config, Targets.of(self._config, partition), self._mirrors.put
         if config.guarantee is Guarantee.EXACTLY_ONCE:
             assert is_transactional(offsets)  # the configuration refuses any other store

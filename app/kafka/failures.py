@@ -168,24 +168,18 @@ CURES = {
 # The state and duration that librdkafka appends to the errors of a connection.
 WHEN = re.compile(r" \(after \d+ms in state \w+.*\)$")
 # librdkafka's texts for failed logins, and the cures; the first match counts.
-LOGINS = (
-    (
-        re.compile(r"broker's supported mechanisms: (?P<names>[A-Z][^()]*[^()\s])"),
-        "set {section}.sasl.mechanisms to one of {names}",
+LOGINS: Mapping[str, str] = {
+    r"broker's supported mechanisms: (?P<names>[A-Z][^()]*[^()\s])": "set {section}.sasl.mechanisms to one of {names}",
+    r"not valid in current SASL state": (
+        "this listener does not use SASL: choose another one, or set {section}.security.protocol to one without SASL"
     ),
-    (
-        re.compile(r"not valid in current SASL state"),
-        "this listener does not use SASL: choose another one, or set {section}.security.protocol to one without SASL",
+    r"OAUTHBEARER|invalid_token": (
+        "check the credentials {section}.sasl.oauthbearer.client.id and client.secret, and the brokers' token settings"
     ),
-    (
-        re.compile(r"OAUTHBEARER|invalid_token"),
-        "check the credentials {section}.sasl.oauthbearer.client.id and client.secret, and the brokers' token settings",
+    r"[Aa]uthentication failed": (
+        "check the credentials {section}.sasl.username and sasl.password (or sasl.password.file)"
     ),
-    (
-        re.compile(r"[Aa]uthentication failed"),
-        "check the credentials {section}.sasl.username and sasl.password (or sasl.password.file)",
-    ),
-)
+}
 
 
 def is_refusal(error: KafkaError) -> bool:
@@ -259,5 +253,5 @@ def of_cluster(
 
 def _of_login(said: str, section: str) -> str:
     """Return the cure for a failed login; empty if the text is about something else."""
-    found = ((pattern.search(said), cure) for pattern, cure in LOGINS)
+    found = ((re.search(pattern, said), cure) for pattern, cure in LOGINS.items())
     return next((cure.format(section=section, **match.groupdict()) for match, cure in found if match), "")

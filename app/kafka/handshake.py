@@ -50,11 +50,7 @@ class Objection(NamedTuple):
 
 
 def objection(known: Known, section: str = "kafka") -> Objection | None:
-    """
-    Return what prevents a connection to the brokers; None if nothing was found, or if they are down.
-
-    `section` is where the configuration has the properties, for the cure.
-    """
+    """Return what prevents a connection to the brokers; None if nothing was found, or if they are down."""
     until = time.monotonic() + SECONDS
     for address in _addresses(known):
         if (left := until - time.monotonic()) <= 0:
@@ -84,12 +80,7 @@ class _Broker:
         self._protocol = str(known.get("security.protocol", "plaintext")).lower()
 
     def objection(self) -> Objection | None:
-        """
-        Return what prevents a connection to this broker; None if nothing does, or if it does not respond.
-
-        Raises:
-            OSError: it cannot be reached, or one of our own files cannot be read.
-        """
+        """Return what prevents a connection; None if nothing does. Raises OSError if our own files are unreadable."""
         return self._with_tls() if self._protocol.endswith("ssl") else self._without_tls()
 
     def _without_tls(self) -> Objection | None:

@@ -108,13 +108,9 @@ class HangingTransactions:
 
     def _offsets(self, partitions: Collection[Partition], isolation: IsolationLevel) -> dict[Partition, int]:
         admin = self.connect({each.topic for each in partitions})
+        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
         found, failed = ask_offsets(
-            admin,
-            partitions,
-            OffsetSpec.latest(),  # type: ignore[no-untyped-call]
-            isolation,
-            wait=lambda future: future.result(2 * ENDS_SECONDS),
-            seconds=ENDS_SECONDS,
+            admin, partitions, latest, isolation, wait=lambda each: each.result(2 * ENDS_SECONDS), seconds=ENDS_SECONDS
         )
         if failed:
             self._drop(admin)
@@ -182,7 +178,8 @@ class HangingTransactions:
         rest: Collection[Partition] = (),
     ) -> bool | None:
         """
-        Return how the transaction that left its offset pending ended; None if its records do not show it.
+        Return how the transaction that left its offset pending ended; None if its records do not show it. Raises
+        KafkaException if a partition cannot be read now.
 
         If none of its records can be read it counts as aborted: it hangs there too, or it contained only the offset.
 
@@ -193,9 +190,6 @@ class HangingTransactions:
                 unless a record of this or an earlier transaction shows that the topic has not grown since.
             rest: the partitions that its output went to while keys chose them. Most never had a record of this source,
                 so only records that are found there count.
-
-        Raises:
-            KafkaException: a partition cannot be read now.
         """
         deadline = time.monotonic() + LOOK_SECONDS
         tails = self._tails(source, ends, began_at, LOOKS, deadline)

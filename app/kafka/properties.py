@@ -55,8 +55,8 @@ def is_secret_file(name: str) -> bool:
 
 
 def value_name(name: str) -> str:
-    """Return the property whose value is in the file of a `NAME.file`."""
-    return name.removesuffix(".file")
+    """Return the property that librdkafka gets: NAME in place of a `NAME.file`."""
+    return name.removesuffix(".file") if is_secret_file(name) else name
 
 
 def is_refused(name: str, value: str) -> bool:

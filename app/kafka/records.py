@@ -39,13 +39,7 @@ class KafkaRecords:
     def batches(
         self, starts: Mapping[Partition, int], ends: Mapping[Partition, int] | None = None
     ) -> Generator[list[Record]]:
-        """
-        Yield what has arrived in each turn; see `read`.
-
-        Raises:
-            Unreachable: an end was not reached, and nothing has arrived for SILENT_SECONDS.
-            NotUsable: Kafka denies access.
-        """
+        """Yield what has arrived in each turn, as `read`; raises Unreachable or NotUsable."""
         with explaining(self._kafka, "reading records"):
             yield from read(settings.reader(self._kafka, self._group), starts, ends)
 
@@ -127,30 +121,24 @@ def headers_of(message: Message) -> Headers:
         return []
 
 
-class KafkaCuts:
-    """Finds where a log was truncated: librdkafka asks for it (KIP-320), but tells it only as the error of a reader."""
-
-    def __init__(self, kafka: Mapping[str, str], group: str) -> None:
-        self._kafka = kafka
-        self._group = group
-
-    def find(self, partition: Partition, last: LastRead) -> int | None:
-        own = settings.reader(self._kafka, self._group) | {"auto.offset.reset": "error"}
-        at = TopicPartition(*partition, last.after, leader_epoch=last.epoch)
-        with (
-            explaining(self._kafka, f"asking where {partition} was truncated"),
-            closing(Consumer(own, logger=settings.SILENT)) as consumer,
-        ):
-            consumer.assign([at])
-            seek(consumer, at)
-            deadline = time.monotonic() + ANSWER_SECONDS
-            while time.monotonic() < deadline:
-                for message in consumer.consume(1, TURN_SECONDS):
-                    if (error := message.error()) is None or is_end(error):
-                        return None  # the last record read is still there
-                    match of_partition(error, partition, "reading"):
-                        case Truncated() as found:
-                            return found.cut
-                        case OffsetMoved():
-                            return None
-            raise timed_out()
+def find_cut(kafka: Mapping[str, str], group: str, partition: Partition, last: LastRead) -> int | None:
+    """Find where a log was truncated: librdkafka asks for it (KIP-320), but tells it only as the error of a reader."""
+    own = settings.reader(kafka, group) | {"auto.offset.reset": "error"}
+    at = TopicPartition(*partition, last.after, leader_epoch=last.epoch)
+    with (
+        explaining(kafka, f"asking where {partition} was truncated"),
+        closing(Consumer(own, logger=settings.SILENT)) as consumer,
+    ):
+        consumer.assign([at])
+        seek(consumer, at)
+        deadline = time.monotonic() + ANSWER_SECONDS
+        while time.monotonic() < deadline:
+            for message in consumer.consume(1, TURN_SECONDS):
+                if (error := message.error()) is None or is_end(error):
+                    return None  # the last record read is still there
+                match of_partition(error, partition, "reading"):
+                    case Truncated() as found:
+                        return found.cut
+                    case OffsetMoved():
+                        return None
+        raise timed_out()

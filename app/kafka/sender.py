@@ -56,7 +56,6 @@ class Targets:
 
     @property
     def dead_letter(self) -> Partition:
-        """The partition of its dead letters."""
         return Partition(self.dead_letters.topic, self.number % self.dead_letters.partitions)
 
     @property
@@ -73,7 +72,6 @@ class Targets:
         return [Partition(self.sink.topic, each) for each in numbers if each not in self.sink_partitions]
 
     def __str__(self) -> str:
-        """Return a short form of all partitions."""
         first, last = (Partition(self.sink.topic, self.sink_partitions[each]) for each in (0, -1))
         sink = f"{first}" if first == last else f"{first} to {last}"
         return f"{sink} or {self.dead_letter}"
@@ -105,7 +103,6 @@ class Sender(ABC):
         return self._offer(lines, begin)
 
     def offer_dead_letters(self, dead_letters: Sequence[OutgoingRecord], begin: int) -> int:
-        """Queue dead letters, from row `begin` on."""
         target = self.targets.dead_letter
         return self.offer_each([(target, each) for each in dead_letters], begin)
 

@@ -109,8 +109,6 @@ def consumer(config: TaskConfig) -> Settings:
         defaults["fetch.message.max.bytes"] = min(LARGEST_FETCH, max(LEAST_FETCH, most * USUAL_RECORD))
     return reader(config.kafka, config.group, defaults) | {
         "group.protocol": "classic",
-        "isolation.level": "read_committed",
-        "enable.auto.commit": False,
         "enable.auto.offset.store": False,
         "auto.offset.reset": "error",
     }

@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from app.errors import Unreachable
 from app.kafka import settings
 from app.kafka.failures import error_of
-from app.kafka.properties import BROKERS, LARGEST_BATCH, is_secret_file, value_name
+from app.kafka.properties import BROKERS, LARGEST_BATCH, value_name
 from app.model import Destination, Guarantee, Partition, Plugin, SinkKafka, TaskConfig
 from app.secrets import hint
 
@@ -76,7 +76,7 @@ def _trial(
             clients.append((Producer, settings.producer(config)))
     except Unreachable as error:
         return {}, {"": Refusal("", str(error))}
-    values = {name: str(written[_librdkafkas(name)]) for name in kafka}
+    values = {name: str(written[value_name(name)]) for name in kafka}
     singly: dict[str, Refusal] = {}
     together: dict[str, Refusal] = {}
     for make, configured in clients:
@@ -86,10 +86,6 @@ def _trial(
             among = together if as_a_whole or not name else singly
             among.setdefault(name, Refusal(name, _explained(section, name, text, values)))
     return singly, together
-
-
-def _librdkafkas(name: str) -> str:
-    return value_name(name) if is_secret_file(name) else name
 
 
 def _objection(make: Make, configured: settings.Settings) -> str:
@@ -108,7 +104,7 @@ def _objection(make: Make, configured: settings.Settings) -> str:
 
 def _name_in(text: str, values: Mapping[str, str]) -> str:
     """Return the first of the user's properties that a text names; empty if it names none."""
-    places = {name: re.search(_alone(_librdkafkas(name)), text) for name in values}
+    places = {name: re.search(_alone(value_name(name)), text) for name in values}
     named = {name: place.start() for name, place in places.items() if place}
     return min(named, key=lambda each: named[each], default="")
 
@@ -116,7 +112,7 @@ def _name_in(text: str, values: Mapping[str, str]) -> str:
 def _culprit(make: Make, configured: settings.Settings, values: Mapping[str, str], text: str) -> str:
     """Return the property without which the objection is another one; librdkafka may use another name for it."""
     for name in values:
-        if _objection(make, {key: value for key, value in configured.items() if key != _librdkafkas(name)}) != text:
+        if _objection(make, {key: value for key, value in configured.items() if key != value_name(name)}) != text:
             return name
     return ""
 

@@ -25,12 +25,9 @@ class Claim:
 
     def begin(self, committed: CommittedOffset | None, fence: Callable[[], None]) -> None:
         """
-        Begin with this offset, after a `fence` of an earlier run that may save it in a transaction.
+        Begin with this offset, after a `fence` of an earlier run that may save it in a transaction. Raises as `save`.
 
         The offset is saved again as it is: in a store that can only be read, every retry would write the same lines.
-
-        Raises:
-            Fenced, CorruptOffset, Transient: as `save`.
         """
         self._known = committed
         if committed is None:
@@ -69,12 +66,7 @@ class Claim:
 
 
 def yield_to_later(partition: Partition, committed: CommittedOffset | None, me: Owner) -> None:
-    """
-    Leave a partition to a later run that has committed its offset.
-
-    Raises:
-        Fenced: a later run has.
-    """
+    """Leave a partition to a later run: raise Fenced if one has committed its offset."""
     owner = OffsetMetadata.of(committed).owner
     if committed is not None and owner.rank > me.rank:
         raise Fenced(partition, f"{owner} has taken the partition over; nothing is lost", committed.offset)

@@ -12,8 +12,7 @@ from typing import Generic, Protocol, TypeVar
 class Closable(Protocol):
     """A connection."""
 
-    def close(self) -> object:
-        """Close the connection."""
+    def close(self) -> object: ...
 
 
 C = TypeVar("C", bound=Closable)

@@ -42,13 +42,7 @@ def stored_offset(text: str, metadata: str, place: str) -> CommittedOffset:
 
 
 def refuse_to_go_back(partition: Partition, stored: CommittedOffset | None, offset: int) -> None:
-    """
-    Check that an offset may replace the stored one.
-
-    Raises:
-        Fenced: the stored offset is larger.
-        CorruptOffset: the stored value is not an offset.
-    """
+    """Raise Fenced if the stored offset is larger, and CorruptOffset if what is stored is not an offset."""
     if stored is None:
         return
     if stored.corrupt:

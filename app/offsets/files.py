@@ -213,7 +213,6 @@ class DiskFolder(Folder):
             return None
 
     def overwrite(self, path: str, content: bytes) -> None:
-        """Write a new file to the disk, and rename it over the old one."""
         file = self._made(path)
         new = file.with_name(f".{file.name}.{uuid.uuid4().hex}")
         try:
@@ -332,7 +331,6 @@ class S3Folder(Folder):
         self._s3.call_s3("head_bucket", Bucket=self._path.partition("/")[0])
 
     def read(self, path: str) -> File | None:
-        """Return a file and its entity tag; None if it does not exist."""
         file = f"{self._path}/{path}"
         try:
             tag = self._s3.info(file, refresh=True)["ETag"]

@@ -58,14 +58,7 @@ Cells = Mapping[bytes, bytes]
 
 
 class HBaseOffsets:
-    """
-    The offsets of a group in a table of HBase.
-
-    Args:
-        table: created if it is missing.
-        time_to_live_days: the lifetime of cells, if the table is created here.
-        transport, protocol: the Thrift server's: `buffered` or `framed`, `binary` or `compact`.
-    """
+    """The offsets of a group in a table of HBase; `time_to_live_days` is for a table that is created here."""
 
     transactional = False
 
@@ -82,12 +75,12 @@ class HBaseOffsets:
     ) -> None:
         options = Options()
         self._group = context.group.replace("%", "%25").replace(":", "%3A")
-        address = options.text("host", host), options.number("port", port, least=1, most=65535)
+        address = options.text("host", host), options.number("port", port, most=65535)
         self._where = ":".join(map(str, address))
         self._table = options.text("table", table)
         if not re.fullmatch(r"(\w+:)?\w[\w.-]*", self._table):
             options.wrong("table must be a name of letters, digits, and characters of _ . -, after NAMESPACE: if any")
-        self._days = options.number("time.to.live.days", time_to_live_days, least=1, most=24_000)
+        self._days = options.number("time.to.live.days", time_to_live_days, most=24_000)
         self._connect = functools.partial(
             happybase.Connection,
             *address,
@@ -235,8 +228,7 @@ class HBaseOffsets:
 def _put_if(table: Any, row: str, expected: tuple[bytes, bytes | None], column: bytes, value: bytes) -> bool:  # noqa: ANN401
     """Store a column if another column of the row has its expected value (None: missing); return whether it did."""
     mutation = Mutation(column=column, value=value)
-    done: bool = table.connection.client.checkAndPut(table.name, row.encode(), *expected, mutation, {})
-    return done
+    return bool(table.connection.client.checkAndPut(table.name, row.encode(), *expected, mutation, {}))
 
 
 def _metadata(stored: CommittedOffset | None, offset: int, metadata: str) -> bytes:

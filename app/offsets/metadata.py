@@ -18,7 +18,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from types import MappingProxyType
 from urllib.parse import quote, unquote
 
 from app.model import NOBODY, CommittedOffset, LastRead, OffsetRange, Owner, topic_id_of, topics_differ
@@ -40,24 +39,22 @@ OTHER = "other"
 """Combines rare reasons when the metadata would become too long."""
 
 # The usual reasons take at most twelve bytes each, which leaves room for the rest. Any other reason follows a `~`.
-CODES: Mapping[str, str] = MappingProxyType(
-    {
-        "empty": "e",
-        "no_marker": "nm",
-        "field_count": "fc",
-        "houseid": "h",
-        "gathertime": "gt",
-        "srcip": "si",
-        "destip": "di",
-        "srcport": "sp",
-        "destport": "dp",
-        "illegal_character": "ic",
-        "too_large": "tl",
-        "envelope": "en",
-        "parser_error": "pe",
-        "refused": "rf",
-    }
-)
+CODES: Mapping[str, str] = {
+    "empty": "e",
+    "no_marker": "nm",
+    "field_count": "fc",
+    "houseid": "h",
+    "gathertime": "gt",
+    "srcip": "si",
+    "destip": "di",
+    "srcport": "sp",
+    "destport": "dp",
+    "illegal_character": "ic",
+    "too_large": "tl",
+    "envelope": "en",
+    "parser_error": "pe",
+    "refused": "rf",
+}
 _REASONS = {code: reason for reason, code in CODES.items()}
 
 ByName = Mapping[str, int]

@@ -22,13 +22,7 @@ RECREATED = "the topic was deleted and recreated, and the history belongs to the
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """
-    The move of one partition's offset.
-
-    Args:
-        source: the offset to move.
-        target: what the target store holds; None if it holds nothing.
-    """
+    """The move of one partition's offset, and what the target store holds in its place."""
 
     partition: Partition
     source: CommittedOffset
@@ -47,13 +41,9 @@ def moves(
     source: OffsetStore, target: OffsetStore, partitions: Sequence[Partition], *, between_clusters: bool
 ) -> Iterator[Move]:
     """
-    Yield the moves, in order.
+    Yield the moves, in order; raises Blocked if the source holds something other than an offset.
 
-    Args:
-        between_clusters: whether the target's cluster may lack the lines of the records before the offsets.
-
-    Raises:
-        Blocked: the source holds something other than an offset.
+    `between_clusters` says that the target's cluster may lack the lines of the records before the offsets.
     """
     there = target.load(partitions, stable=True)
     for partition, at in sorted(source.load(partitions, stable=True).items()):
@@ -104,16 +94,12 @@ def carry_out(
     done: str = "moved",
 ) -> int:
     """
-    Store the offsets and report each move; return how many were refused.
+    Store the offsets and report each move; return how many were refused. Raises Transient if a write fails.
 
     Args:
         written: receives what was stored.
         force: whether an offset may go back.
-        say: prints a line.
         done: begins the line of an offset that was stored.
-
-    Raises:
-        Transient: the target cannot be written.
     """
     refused = 0
     for move in all_moves:

@@ -39,7 +39,6 @@ class MirrorStatus(NamedTuple):
     A mirror at one moment.
 
     Args:
-        name: the name of its store.
         failures: failed writes in its lifetime.
         waiting: partitions with an unwritten offset.
         error: why it fails; empty while it works.

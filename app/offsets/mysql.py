@@ -105,15 +105,7 @@ NO_ANSWER = frozenset(
 
 
 class MySqlOffsets:
-    """
-    The offsets of a group in a table of MySQL or MariaDB.
-
-    Args:
-        user: may read and write the table, and create it if it is missing.
-        database: must exist.
-        table: created if it is missing.
-        ssl_ca: a file with the trusted certificates; with it, connections are encrypted and the server verified.
-    """
+    """The offsets of a group in a table of MySQL or MariaDB; with `ssl_ca`, connections are encrypted and verified."""
 
     transactional = False
 
@@ -132,7 +124,7 @@ class MySqlOffsets:
     ) -> None:
         options = Options()
         self._group = context.group
-        address = options.text("host", host), options.number("port", port, least=1, most=65535)
+        address = options.text("host", host), options.number("port", port, most=65535)
         self._where = ":".join(map(str, address))
         connect = functools.partial(
             pymysql.connect,

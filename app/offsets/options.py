@@ -29,13 +29,13 @@ class Options:
         self.wrong(f"{name} must be non-empty text; put a number in quotes")
         return "?"
 
-    def number(self, name: str, value: object, *, least: int, most: int) -> int:
-        """Check a whole number, which may be text from the environment."""
+    def number(self, name: str, value: object, *, most: int) -> int:
+        """Check a whole number from 1 on, which may be text from the environment."""
         whole = int(value) if isinstance(value, str) and value.isdecimal() else value
-        if isinstance(whole, int) and not isinstance(whole, bool) and least <= whole <= most:
+        if isinstance(whole, int) and not isinstance(whole, bool) and 1 <= whole <= most:
             return whole
-        self.wrong(f"{name} must be a whole number from {least} to {most}, not {value!r}")
-        return least
+        self.wrong(f"{name} must be a whole number from 1 to {most}, not {value!r}")
+        return 1
 
     def choice(self, name: str, value: object, choices: Collection[str]) -> str:
         if isinstance(value, str) and value in choices:
@@ -81,11 +81,6 @@ class Options:
         self._problems.append(problem)
 
     def raise_problems(self) -> None:
-        """
-        Report the problems.
-
-        Raises:
-            StoreOptionError: if there are any, with all of them.
-        """
+        """Raise StoreOptionError with all problems, if there are any."""
         if self._problems:
             raise StoreOptionError(listed(self._problems))

@@ -50,14 +50,7 @@ return false
 
 
 class RedisOffsets:
-    """
-    The offsets of a group in Redis or a compatible server.
-
-    Args:
-        url: redis://host:6379/0, rediss:// for TLS, or unix:///path.
-        username: a user of the server's access control list.
-        password, password_file: the password, unless the URL holds it.
-    """
+    """The offsets of a group in Redis or a compatible server; the URL may hold the password."""
 
     transactional = False
 

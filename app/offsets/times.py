@@ -27,13 +27,7 @@ def place_of(seconds: float) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """
-    A histogram of times.
-
-    Args:
-        seconds: the sum.
-        counts: the count in each bucket; missing ones at the end are 0.
-    """
+    """The sum of times, and the count in each bucket; missing ones at the end are 0."""
 
     seconds: float = 0.0
     counts: tuple[int, ...] = ()

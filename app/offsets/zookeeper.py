@@ -62,7 +62,6 @@ class Stored(NamedTuple):
     Args:
         number: the node's number; -1 if it is not a number.
         committed: the offset that node and child give together.
-        version: the node's version.
         agrees: whether the child, if there is one, names the node's number.
     """
 
@@ -74,16 +73,7 @@ class Stored(NamedTuple):
 
 
 class ZooKeeperOffsets:
-    """
-    The offsets of a group in ZooKeeper.
-
-    Args:
-        hosts: host:port,host:port, followed by the chroot if there is one.
-        root: the parent node of GROUP/TOPIC/PARTITION; by default old consumers' path.
-        namespace: a node above everything, as Curator's.
-        position: whether a node's number is the `end` of the last batch (the next offset to read) or its `start`.
-        username: the only user who may write, by ZooKeeper's digest scheme; anyone can read.
-    """
+    """The offsets of a group in ZooKeeper. Only the user may write, if there is one, and anyone can read."""
 
     transactional = False
 
@@ -158,12 +148,10 @@ class ZooKeeperOffsets:
 
     def _write(self, client: Any, partition: Partition, stored: Stored | None, number: int, beside: str) -> bool:  # noqa: ANN401  # kazoo has no types
         """Write node and child together if the node is unchanged since it was read; return whether it was."""
-        path = self._path(partition)
+        path, data = self._path(partition), str(number).encode()
+        change = client.transaction()
         if stored is None:
             client.ensure_path_async(path.rpartition("/")[0]).get(timeout=SECONDS)
-        change = client.transaction()
-        data = str(number).encode()
-        if stored is None:
             change.create(path, data)
         else:
             change.set_data(path, data, version=stored.version)
@@ -209,8 +197,7 @@ class ZooKeeperOffsets:
             raise NotAllowed(cause, cure) from error
         except (KazooException, KazooTimeoutError, OSError) as error:
             self._drop(client)
-            cause = f"ZooKeeper at {self._hosts} is not responding while {doing}: {_said(error)}"
-            raise Unreachable(cause) from error
+            raise Unreachable(f"ZooKeeper at {self._hosts} is not responding while {doing}: {_said(error)}") from error
 
     def _started(self) -> tuple[KazooClient, threading.Event]:
         """Return the client, and what is set while it is connected: threads that wait for that wait together."""

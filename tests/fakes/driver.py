@@ -113,7 +113,7 @@ class DriverKafka:
             copies=self.copies,
             pauses=self.pauses,
             ages=self,
-            cuts=self,
+            find_cut=self.find_cut,
             clusters=(self.clusters, self.clusters) if self.clusters else None,
         )
 
@@ -133,7 +133,7 @@ class DriverKafka:
     def matching(self, pattern: str) -> list[str]:
         return ["raw"]
 
-    def find(self, partition: Partition, last: LastRead) -> int | None:
+    def find_cut(self, partition: Partition, last: LastRead) -> int | None:
         return None
 
     def _raise_if_gone(self) -> None:

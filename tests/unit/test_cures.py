@@ -98,7 +98,7 @@ def left_behind(settings: dict[str, Any]) -> str:
         offsets=kafka,
         pauses=kafka.pauses,
         ages=kafka,
-        cuts=kafka,
+        find_cut=kafka.find_cut,
         placeholders=kafka,
         copies=source,
     )

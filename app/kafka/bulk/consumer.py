@@ -61,8 +61,7 @@ class BulkConsumer(TaskConsumer):
     def poll(self, seconds: float, most: int | None = None) -> Chunk | None:
         """Return what has arrived; a chunk's headers are readable until the next poll."""
         if not self._queue:
-            msg = "the consumer is closed"
-            raise RuntimeError(msg)
+            raise RuntimeError("the consumer is closed")
         self._release()
         self._hear_news()
         address, wanted = self._messages.ctypes.data, self.wanted(most)
@@ -119,8 +118,7 @@ class BulkConsumer(TaskConsumer):
 
     def _read(self, read: Callable[[int], T], records: NDArray[np.int64], row: int) -> T:
         if records is not self._alive:
-            msg = "headers and leader epochs are readable only until the next poll"
-            raise RuntimeError(msg)
+            raise RuntimeError("headers and leader epochs are readable only until the next poll")
         return read(int(records[row]))
 
 
@@ -129,8 +127,7 @@ class _Column:
 
     def __init__(self, rows: int, size: int, nulls: int) -> None:
         if size > np.iinfo(np.int32).max:
-            msg = f"one poll returned {size} bytes, more than 2 GiB: lower queued.max.messages.kbytes"
-            raise OverflowError(msg)
+            raise OverflowError(f"one poll returned {size} bytes, more than 2 GiB: lower queued.max.messages.kbytes")
         validity = np.zeros((rows + 7) // 8 if nulls else 0, np.uint8)
         self.buffers = np.empty(size, np.uint8), np.empty(rows + 1, np.int32), validity
         self._rows, self._nulls = rows, nulls

@@ -89,7 +89,6 @@ def call_timestamp(builder, function, message):
 
 @instruction(types.int64(types.int64, types.int64))
 def call_destroy(builder, function, message):
-    """Call rd_kafka_message_destroy."""
     _call(builder, function, ir.VoidType(), [message])
     return message
 
@@ -281,12 +280,10 @@ def produce_dead_letters(
     Produce records with headers from `state[ROW]` on, in order, until all are queued or one is refused.
 
     Args:
-        produceva, client: as for `produce`.
+        produceva, client, timestamps, state: as for `produce`, with a row for each record.
         fields: as for `produce`, followed by as many header rows as the record with the most headers has.
         parts: for each record its value, its key, and each header's zero-terminated name and value.
         begins: the index of each record's first part, and finally the number of parts.
-        timestamps: for each record, in milliseconds; a record without one gets the current time.
-        state: where to resume, updated; and the error that refused that record, or 0.
     """
     texts, ends, _, _ = parts
     state[ERROR] = 0

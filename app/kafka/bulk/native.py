@@ -104,20 +104,12 @@ _fatal_error = _function("fatal_error", c_int, c_void_p, c_char_p, c_size_t)
 
 
 def handle(client: Consumer | Producer) -> int:
-    """
-    Return the `rd_kafka_t *` of a client.
-
-    Raises:
-        RuntimeError: the client is closed.
-        TypeError: it is not a client of confluent-kafka.
-    """
+    """Return the `rd_kafka_t *` of a client; raise an error if it is closed, or not confluent-kafka's."""
     if not isinstance(client, Consumer | Producer):
-        msg = f"{type(client).__name__} has no rd_kafka_t"
-        raise TypeError(msg)
+        raise TypeError(f"{type(client).__name__} has no rd_kafka_t")
     found = c_void_p.from_address(id(client) + object.__basicsize__).value
     if found is None:
-        msg = "the client is closed"
-        raise RuntimeError(msg)
+        raise RuntimeError("the client is closed")
     return found
 
 

@@ -73,8 +73,7 @@ class _Target:
         Returns the row that the kernel stopped at: the end, or one that found the queue full.
         """
         if not self._topic:
-            msg = "the sender is closed"
-            raise RuntimeError(msg)
+            raise RuntimeError("the sender is closed")
         wanted = kernels.VALUE_FIELD + 1 + headers
         if wanted > len(self._fields):
             more = np.zeros((wanted - len(self._fields), native.FIELD_WORDS), np.int64)
@@ -109,8 +108,7 @@ class EventDelivery(Delivery):
 
     def serve(self, seconds: float) -> None:
         if not self._reports:
-            msg = "the delivery reports are closed"
-            raise RuntimeError(msg)
+            raise RuntimeError("the delivery reports are closed")
         event = native.queue_poll(self._reports, int(seconds * 1000))
         while event is not None:
             is_report = native.event_type(event) == native.DELIVERY_REPORT

@@ -590,13 +590,12 @@ class TestCuts:
         """It may have grown before the first look, and is perhaps cut again. Without an answer, its lowest end counts."""
         last, asked = LastRead(1_000, 3), list[tuple[Partition, LastRead]]()
 
-        class Cuts:
-            def find(self, partition: Partition, last: LastRead) -> int | None:
-                asked.append((partition, last))
-                return found[len(asked) - 1]
+        def find_cut(partition: Partition, last: LastRead) -> int | None:
+            asked.append((partition, last))
+            return found[len(asked) - 1]
 
         self.kafka.committed[A] = CommittedOffset(1_000, str(OffsetMetadata("id-1", 0, Counts(7, 7), read=last)))
-        discovery = Discovery(config("out.of.range=nearest"), replace(self.kafka.clients, cuts=Cuts()))
+        discovery = Discovery(config("out.of.range=nearest"), replace(self.kafka.clients, find_cut=find_cut))
 
         for cut in cuts:
             assert {A: cut, B: 10} == starts(discovery.discover())
@@ -607,14 +606,13 @@ class TestCuts:
     def test_without_an_answer_about_its_cut_only_that_partition_waits(self) -> None:
         """From its lowest known end, records of the new log might be skipped."""
 
-        class Cuts:
-            def find(self, partition: Partition, last: LastRead) -> int | None:
-                raise Unreachable(f"{partition} does not answer {last}")
+        def find_cut(partition: Partition, last: LastRead) -> int | None:
+            raise Unreachable(f"{partition} does not answer {last}")
 
         metadata = OffsetMetadata("id-1", 0, Counts(7, 7), read=LastRead(1_000, 3))
         self.kafka.committed[A] = CommittedOffset(1_000, str(metadata))
 
-        found = Discovery(config("out.of.range=nearest"), replace(self.kafka.clients, cuts=Cuts())).discover()
+        found = Discovery(config("out.of.range=nearest"), replace(self.kafka.clients, find_cut=find_cut)).discover()
 
         assert {B: 10} == starts(found)
         assert isinstance(found.blocked[A], Leaderless)

@@ -23,7 +23,7 @@ def test_right_options_pass(tmp_path: Path) -> None:
     options = Options()
 
     assert "h" == options.text("host", "h")
-    assert 9090 == options.number("port", "9090", least=1, most=65535)
+    assert 9090 == options.number("port", "9090", most=65535)
     assert "end" == options.choice("position", "end", ("start", "end"))
     assert "redis://h" == options.url("url", "redis://h", ("redis",))
     assert " hunter2 " == options.secret("password", None, str(file)) == options.secret("password", " hunter2 ", None)
@@ -35,8 +35,8 @@ def test_all_problems_are_named_at_once(tmp_path: Path) -> None:
     """One run lists every problem."""
     options = Options()
     options.text("host", 5)
-    options.number("port", "x", least=1, most=9)
-    options.number("workers", True, least=1, most=9)
+    options.number("port", "x", most=9)
+    options.number("workers", True, most=9)
     options.choice("position", "middle", ("start", "end"))
     options.url("url", "hunter2@h", ("redis", "rediss"))
     options.secret("password", "hunter2", "/f")
