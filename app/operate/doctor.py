@@ -230,7 +230,7 @@ class Doctor:
 
     def _audit(self, say: Say) -> str:
         scope = Scope.newest(self._config, self._clients, self._with.first_lines, NEWEST)
-        if not scope.length:
+        if not scope.judged:
             return "no committed record is recent enough"
         readers = Readers(self._with.source, self._with.output, self._clients.topics, self._clients.destinations)
         with self._with.cleanse(scope.tasks) as cleanse:
