@@ -99,9 +99,8 @@ def _target(begin: Target | None, last: float | None, offset: int | None) -> Tar
 
 def _starts(settings: Config, kafka: Clients, topics: tuple[str, ...], target: Target) -> Mapping[Partition, int]:
     """Return where each partition starts, and say why others cannot."""
-    found = {each.partition: each for each in offsets_of(settings, kafka)}
-    wanted = built("--topic", lambda: chosen(topics, found))
-    planned = resets([found[each] for each in wanted], target, kafka)
+    found = offsets_of(settings, kafka)
+    planned = resets(built("--topic", lambda: chosen(topics, found)), target, kafka)
     for each in planned:
         if each.offset is None:
             click.echo(f"{each.at.partition}: {each.note}", err=True)
