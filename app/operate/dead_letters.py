@@ -124,8 +124,7 @@ class DeadLetterReader:
         marks = self.watermarks(only=partition).get(partition)
         if marks is None or not marks.log_start <= offset < marks.last_stable:
             return None
-        found = self._between({partition: Span(offset, offset + 1)})
-        return next((each for each in found if each.record.offset == offset), None)
+        return next(self._between({partition: Span(offset, offset + 1)}), None)
 
     def watermarks(self, only: Partition | None = None) -> Mapping[Partition, Watermarks]:
         known = self._topics.source_topics([self._topic], None, ())[self._topic]
