@@ -114,7 +114,6 @@ class DeadLetterReader:
         return filter(selection.takes, self._between(self.spans(self.watermarks(), selection)))
 
     def newest(self, selection: Selection, limit: int) -> list[Letter]:
-        """Return the newest of the selected dead letters, oldest first."""
         if selection == Selection():
             return last_written(self.watermarks(), limit, self._between)
         return newest(self.chosen(selection), limit)

@@ -94,11 +94,7 @@ class StoppedService:
             raise Unreachable(cause, "try again when Kafka is healthy")
 
     def prepare(self, target: OffsetStore, partitions: Collection[Partition], *others: OffsetStore) -> None:
-        """
-        Refuse a running service, make room for placeholders, and fence what a crash left open.
-
-        Raises as `refuse_running`, `make_room` and `fence`.
-        """
+        """Refuse a running service, make room for placeholders, and fence what a crash left open."""
         self.refuse_running(target, *others)
         if (placeholders := self._clients.placeholders_for(target)) is not None:
             for refusal in placeholders.make_room(partitions).values():
