@@ -140,9 +140,8 @@ def _target(goals: dict[str, Any]) -> Target:
 def _found(settings: Config, topics: tuple[str, ...]) -> tuple[Clients, list[PartitionLag]]:
     kafka = clients(settings)
     refuse_local(settings, kafka)
-    found = {each.partition: each for each in offsets_of(settings, kafka)}
-    partitions = built("--topic", lambda: chosen(topics, found))
-    return kafka, [found[each] for each in partitions]
+    found = offsets_of(settings, kafka)
+    return kafka, built("--topic", lambda: chosen(topics, found))
 
 
 def _view(group: str, planned: list[Reset], *, done: bool) -> View:

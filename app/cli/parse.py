@@ -6,7 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import IO
 
@@ -58,12 +58,11 @@ def _batches(source: IO[bytes]) -> Iterator[list[bytes]]:
 
 
 def _print_all(parsing: Parse, source: IO[bytes]) -> int:
-    before = rejected = 0
-    for lines in _batches(source):
-        for number, outcome in enumerate(outcomes(lines, parsing), before + 1):
-            _print(number, outcome)
-            rejected += isinstance(outcome, Reject)
-        before += len(lines)
+    rejected = 0
+    every = chain.from_iterable(outcomes(lines, parsing) for lines in _batches(source))
+    for number, outcome in enumerate(every, 1):
+        _print(number, outcome)
+        rejected += isinstance(outcome, Reject)
     return rejected
 
 

@@ -49,8 +49,8 @@ def _as_json(name: str, about: Found) -> dict[str, Any]:
     if isinstance(about, str):
         return {"name": name, "summary": None, "options": [], "example": None, "problem": about}
     options = [each._asdict() for each in about.options]
-    described = {"summary": about.summary, "options": options, "example": about.example or None}
-    return {"name": name} | described | {"problem": None}
+    example = about.example or None
+    return {"name": name, "summary": about.summary, "options": options, "example": example, "problem": None}
 
 
 def _lines(name: str, about: Found, width: int) -> Iterator[str]:

@@ -87,21 +87,19 @@ def tap(
 
 
 def _target(begin: Target | None, last: float | None, offset: int | None) -> Target:
-    given = [
-        *([] if begin is None else [begin]),
-        *([] if last is None else [Target(Goal.TIME, ago(last))]),
-        *([] if offset is None else [Target(Goal.OFFSET, offset)]),
-    ]
-    if len(given) > 1:
+    if [begin, last, offset].count(None) < 2:
         raise click.UsageError("give only one of --since, --last and --offset")
-    return given[0] if given else Target(Goal.LATEST)
+    if last is not None:
+        return Target(Goal.TIME, ago(last))
+    if offset is not None:
+        return Target(Goal.OFFSET, offset)
+    return begin or Target(Goal.LATEST)
 
 
 def _starts(settings: Config, kafka: Clients, topics: tuple[str, ...], target: Target) -> Mapping[Partition, int]:
     """Return where each partition starts, and say why others cannot."""
-    found = {each.partition: each for each in offsets_of(settings, kafka)}
-    wanted = built("--topic", lambda: chosen(topics, found))
-    planned = resets([found[each] for each in wanted], target, kafka)
+    found = offsets_of(settings, kafka)
+    planned = resets(built("--topic", lambda: chosen(topics, found)), target, kafka)
     for each in planned:
         if each.offset is None:
             click.echo(f"{each.at.partition}: {each.note}", err=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Sequence
+from itertools import cycle
 
 import click
 
@@ -15,7 +16,7 @@ from app.cli.tables import as_json, has_screen, repeat
 from app.config import Config
 from app.model import Pause
 from app.operate.lag import measure, notes
-from app.operate.watching import ORDERS, Look, Row, WatchedLag, chosen, following, rows, summed
+from app.operate.watching import ORDERS, Look, Row, WatchedLag, chosen, rows, summed
 
 RATES = ("#RECORDS/S", "#DEAD/S", "#DEAD-%")
 COLUMNS = ("TOPIC", "#PARTITION", "#LAG", "#LAG-SECONDS", *RATES, "#CLOSES-IN-S", "?PROBLEM")
@@ -65,7 +66,8 @@ class TopScreen(Screen):
         self._before: Look | None = None
         self._now: Look | None = None
         self._rates = deque[float](maxlen=HISTORY)
-        self._order = next(iter(ORDERS))
+        self._orders = cycle(ORDERS)
+        self._order = next(self._orders)
         self._text = ""
         self._typing = False
 
@@ -84,7 +86,7 @@ class TopScreen(Screen):
         if self._typing:
             self._type(key)
         elif key == "s":
-            self._order = following(self._order)
+            self._order = next(self._orders)
         elif key == "/":
             self._typing, self._text = True, ""
         return self._typing or super().press(key)

@@ -282,11 +282,6 @@ class Scope(NamedTuple):
         """The source partitions with a leader."""
         return [each.partition for each in self.found if each.watermarks is not None]
 
-    @property
-    def length(self) -> int:
-        """How many offsets are judged."""
-        return sum(each.offsets for each in self.judged.values())
-
     def audit(self, cleanse: Cleanse, readers: Readers, step: Step = no_step) -> list[Verdict]:
         """Compare the source with the output. Raises ConfigError if that takes too much memory; see `Auditor`."""
         auditor = Auditor(cleanse, readers, self.routing, self.ends, self.times, step)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -75,20 +75,6 @@ class Selection(NamedTuple):
         return not (early or late) and (not self.reasons or letter.reason in self.reasons)
 
 
-def last_written(
-    watermarks: Mapping[Partition, Watermarks], limit: int, read: Callable[[dict[Partition, Span]], Iterable[Letter]]
-) -> list[Letter]:
-    """Return the newest dead letters; trial finds how far back: control and aborted records take offsets, too."""
-    reach = 2 * limit
-    while True:
-        starts = {each: max(marks.log_start, marks.last_stable - reach) for each, marks in watermarks.items()}
-        found = list(read({each: Span(starts[each], marks.last_stable) for each, marks in watermarks.items()}))
-        counts = Counter(letter.record.partition for letter in found)
-        if all(counts[each] >= limit or starts[each] == marks.log_start for each, marks in watermarks.items()):
-            return newest(found, limit)
-        reach *= 4
-
-
 def newest(letters: Iterable[Letter], limit: int) -> list[Letter]:
     """Return the newest dead letters, oldest first; holds no others in memory."""
     age = attrgetter("record.timestamp", "record.partition.number", "record.offset")
@@ -114,18 +100,28 @@ class DeadLetterReader:
         return filter(selection.takes, self._between(self.spans(self.watermarks(), selection)))
 
     def newest(self, selection: Selection, limit: int) -> list[Letter]:
-        """Return the newest of the selected dead letters, oldest first."""
         if selection == Selection():
-            return last_written(self.watermarks(), limit, self._between)
+            return self._last_written(limit)
         return newest(self.chosen(selection), limit)
+
+    def _last_written(self, limit: int) -> list[Letter]:
+        """Return the newest dead letters; trial finds how far back: control and aborted records take offsets, too."""
+        watermarks, reach = self.watermarks(), 2 * limit
+        while True:
+            starts = {each: max(marks.log_start, marks.last_stable - reach) for each, marks in watermarks.items()}
+            spans = {each: Span(starts[each], marks.last_stable) for each, marks in watermarks.items()}
+            found = list(self._between(spans))
+            counts = Counter(letter.record.partition for letter in found)
+            if all(counts[each] >= limit or starts[each] == marks.log_start for each, marks in watermarks.items()):
+                return newest(found, limit)
+            reach *= 4
 
     def at(self, number: int, offset: int) -> Letter | None:
         partition = Partition(self._topic, number)
         marks = self.watermarks(only=partition).get(partition)
         if marks is None or not marks.log_start <= offset < marks.last_stable:
             return None
-        found = self._between({partition: Span(offset, offset + 1)})
-        return next((each for each in found if each.record.offset == offset), None)
+        return next(self._between({partition: Span(offset, offset + 1)}), None)
 
     def watermarks(self, only: Partition | None = None) -> Mapping[Partition, Watermarks]:
         known = self._topics.source_topics([self._topic], None, ())[self._topic]

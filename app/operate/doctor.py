@@ -115,7 +115,6 @@ class Doctor:
         self._sleep = sleep
         self._seconds = self._clients.timings.signs_of_life(self._config.commit_interval)
         self._tools = KafkaTools.of(self._config.kafka)
-        self._output_tools = KafkaTools.of(self._config.output_kafka)
         self._committed: Offsets | None = None
         """The offsets at the first look; None if there was none."""
         self._perhaps_open = self._config.delivery_guarantee is Guarantee.EXACTLY_ONCE
@@ -218,8 +217,8 @@ class Doctor:
             say([Symptom(Severity.WARNS, str(pause), GROUP, f"to resume, run {RESUME}")])
         elif not is_local(self._clients.offsets):
             say(symptoms.of_flow(before, offsets_of(self._config, self._clients), self._seconds, self._service))
-        now, ours = self._outputs(), self._perhaps_open
-        say(symptoms.of_readers(outputs, now, self._seconds, self._output_tools, perhaps_ours=ours))
+        now, tools = self._outputs(), KafkaTools.of(self._config.output_kafka)
+        say(symptoms.of_readers(outputs, now, self._seconds, tools, perhaps_ours=self._perhaps_open))
         return f"watched for {self._seconds:g} s"
 
     def _outputs(self) -> Mapping[Partition, Watermarks]:
@@ -230,7 +229,7 @@ class Doctor:
 
     def _audit(self, say: Say) -> str:
         scope = Scope.newest(self._config, self._clients, self._with.first_lines, NEWEST)
-        if not scope.length:
+        if not scope.judged:
             return "no committed record is recent enough"
         readers = Readers(self._with.source, self._with.output, self._clients.topics, self._clients.destinations)
         with self._with.cleanse(scope.tasks) as cleanse:

@@ -49,7 +49,6 @@ class FailedSample(NamedTuple):
 
 
 def failed_samples(samples: Sequence[Sample], parse: Parse) -> list[FailedSample]:
-    """Return each sample for which the parser gives another result."""
     found = []
     for number, outcome in enumerate(outcomes([each.line.encode() for each in samples], parse)):
         expected = _said(samples[number].output, samples[number].reason)

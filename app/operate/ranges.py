@@ -73,10 +73,6 @@ class Range:
         return place >= 0 and offset < self.judged[place].end
 
     @property
-    def offsets(self) -> int:
-        return sum(end - begin for begin, end in self.judged)
-
-    @property
     def end(self) -> int:
         return self.known[-1].end if self.known else 0
 

@@ -145,11 +145,11 @@ def _partly_set(partitions: Sequence[Partition], count: int, why: str) -> Partly
     return PartlySet(cause, cure)
 
 
-def chosen(wanted: Sequence[str], partitions: Collection[Partition]) -> list[Partition]:
+def chosen(wanted: Sequence[str], found: Iterable[PartitionLag]) -> list[PartitionLag]:
     """Return the partitions named as `TOPIC[:PARTITIONS]`, or all; raise ValueError if a named one does not exist."""
-    if not wanted:
-        return sorted(partitions)
-    return sorted({each for text in wanted for each in _named(text, partitions)})
+    known = {each.partition: each for each in found}
+    named = {each for text in wanted for each in _named(text, known)} if wanted else known
+    return [known[each] for each in sorted(named)]
 
 
 def options(partitions: Iterable[Partition]) -> str:

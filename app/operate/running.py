@@ -31,8 +31,7 @@ class WatchedOffsets:
     def __init__(self, config: Config, clients: Clients, *others: OffsetStore) -> None:
         topics = clients.topics.source_topics(config.source.topics, config.source.topics_pattern, ())
         self._partitions = partitions_of(topics.values())
-        copies = [clients.copies] if clients.copies is not None else []
-        self._stores = (clients.offsets, *copies, *others)
+        self._stores = [each for each in (clients.offsets, clients.copies, *others) if each is not None]
         self._known = self._load()
 
     def moved(self) -> tuple[Partition, CommittedOffset | None] | None:
@@ -95,11 +94,7 @@ class StoppedService:
             raise Unreachable(cause, "try again when Kafka is healthy")
 
     def prepare(self, target: OffsetStore, partitions: Collection[Partition], *others: OffsetStore) -> None:
-        """
-        Refuse a running service, make room for placeholders, and fence what a crash left open.
-
-        Raises as `refuse_running`, `make_room` and `fence`.
-        """
+        """Refuse a running service, make room for placeholders, and fence what a crash left open."""
         self.refuse_running(target, *others)
         if (placeholders := self._clients.placeholders_for(target)) is not None:
             for refusal in placeholders.make_room(partitions).values():

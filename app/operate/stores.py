@@ -74,11 +74,7 @@ class Stores(ExitStack):
         dry_run: bool,
         force: bool,
     ) -> tuple[list[Move], int]:
-        """
-        Carry out moves, computed once no service changes offsets; return them, and how many were refused.
-
-        Raises PartlySet if some offsets may have been set, and others not.
-        """
+        """Carry out moves, computed once no service changes offsets; return them, and how many were refused."""
         if dry_run:
             moves = list(moving())
             return moves, migrate.dry_run(moves, force=force, say=self._say)

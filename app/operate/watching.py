@@ -140,11 +140,6 @@ ORDERS: Mapping[str, Callable[[Row], Any]] = {
 """What rows can be sorted by: the first is the default, and has the worst first."""
 
 
-def following(order: str) -> str:
-    names = [*ORDERS, *ORDERS]
-    return names[names.index(order) + 1]
-
-
 def chosen(found: Collection[Row], order: str, text: str = "") -> list[Row]:
     """Return the rows with this text in their partition's name or problem, in whatever case, in an order."""
     having = (each for each in found if text.lower() in f"{each.at.partition} {each.at.problem}".lower())

@@ -16,7 +16,6 @@ from app.operate.dead_letters import (
     Letter,
     Selection,
     Statistics,
-    last_written,
     newest,
     place_of,
 )
@@ -113,19 +112,15 @@ def test_the_newest() -> None:
 
 def test_the_last_ones_without_reading_everything() -> None:
     """Control records take offsets, too, so it reads further back until it has enough records."""
-    offsets = {A: [*range(900), 996], B: [3]}
+    there = [*((A, offset) for offset in [*range(900), 996]), (B, 3)]
+    topic = Topic([record(offset, offset, partition=each) for each, offset in there])
     marks = {A: Watermarks(0, 1_000, 1_000), B: Watermarks(2, 10, 10)}
-    asked: list[dict[Partition, int]] = []
+    topic.watermarks = lambda partitions: marks  # type: ignore[method-assign]
+    letters = DeadLetterReader("dead", Topics(topic), topic)  # type: ignore[arg-type]  # what it asks
 
-    def read(spans: dict[Partition, Span]) -> list[Letter]:
-        starts = {each: begin for each, (begin, _) in spans.items()}
-        assert {A: 1_000, B: 10} == {each: end for each, (_, end) in spans.items()}
-        asked.append(starts)
-        there = [(each, offset) for each in starts for offset in offsets[each] if offset >= starts[each]]
-        return [Letter.of(record(offset, offset, partition=each)) for each, offset in there]
-
-    assert [899, 996] == [each.record.offset for each in last_written(marks, 2, read)]
-    assert [{A: 996, B: 6}, {A: 984, B: 2}, {A: 936, B: 2}, {A: 744, B: 2}] == asked
+    assert [899, 996] == [each.record.offset for each in letters.newest(Selection(), 2)]
+    begins = [{A: 996, B: 6}, {A: 984, B: 2}, {A: 936, B: 2}, {A: 744, B: 2}]
+    assert [(each, at[each], marks[each].last_stable) for at in begins for each in (A, B)] == topic.read
 
 
 def test_how_many() -> None:

@@ -138,6 +138,7 @@ def test_an_offset_where_no_task_has_worked_shows_nothing(metadata: str) -> None
 
 
 PARTITIONS = [Partition("raw", number) for number in range(6)] + [Partition("x", 0)]
+FOUND = [PartitionLag(each, None, None) for each in PARTITIONS]
 
 
 @pytest.mark.parametrize(
@@ -152,7 +153,7 @@ PARTITIONS = [Partition("raw", number) for number in range(6)] + [Partition("x",
 )
 def test_which_partitions(wanted: list[str], expected: list[Partition]) -> None:
     """All, those of a topic, or some of them; each once."""
-    assert expected == chosen(wanted, PARTITIONS)
+    assert expected == [each.partition for each in chosen(wanted, FOUND)]
 
 
 @pytest.mark.parametrize(
@@ -169,7 +170,7 @@ def test_which_partitions(wanted: list[str], expected: list[Partition]) -> None:
 def test_what_is_not_there_is_named(wanted: str, answer: str) -> None:
     """A typo must not reset all partitions."""
     with pytest.raises(ValueError, match="^" + answer):
-        chosen([wanted], PARTITIONS)
+        chosen([wanted], FOUND)
 
 
 @pytest.mark.parametrize("partitions", [[], [A], [A, B, Partition("raw", 3), Partition("x", 0)]])
@@ -177,7 +178,7 @@ def test_partitions_are_named_as_they_are_chosen(partitions: list[Partition]) ->
     """What a message says can be given to the command."""
     named = options(reversed(partitions)).removeprefix("--topic ").split(" --topic ")
 
-    assert partitions == ([] if named == [""] else chosen(named, PARTITIONS))
+    assert partitions == ([] if named == [""] else [each.partition for each in chosen(named, FOUND)])
 
 
 class StoredGroup(DriverKafka):
