@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from app.errors import TooManyDeadLetters
 from app.executor.cleanse import Cleansed
-from app.executor.lane.progress import Progress
+from app.executor.lane.ledger import Progress
 from app.model import Partition, Receipt
 from app.rates import BreakerLimit, Window
 
