@@ -69,7 +69,6 @@ class Commits:
         return after
 
     def start_pass(self, lanes: Iterable[Lane], now: float) -> None:
-        """Start committing all lanes that have something to commit and no running call."""
         self._pass_began, self._pass_took = now, 0.0
         self._next_pass = now + self._interval
         self.start(lane for lane in lanes if (ready := lane.ready) is not None and ready.dirty)

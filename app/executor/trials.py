@@ -86,8 +86,7 @@ def parse_apart(
     """
     Return the results for these values, or for a prefix, whatever the parser does to its process.
 
-    Args:
-        set_ups: the first batches of a fork to try. One that fails, and is not needed, is removed.
+    A fork's first batch is one of `set_ups`. One that fails, and is not needed, is removed.
     """
     until = clock() + REPORT_SECONDS
     parts: list[Parsed] = []
