@@ -79,14 +79,13 @@ class Opened:
     ledger: Ledger
     writer: LaneWriter
 
-    def end_pending(self, committed: CommittedOffset | None) -> Self:
+    def end_pending(self, committed: CommittedOffset | None) -> None:
         """
         End a transaction that blocks reading the committed offset. Raises what the writer raises.
 
         Without an offset in Kafka, the one that the driver knows shows where that transaction began.
         """
         self.writer.end_pending(self.ledger.committed if committed is None else committed.offset)
-        return self
 
     def begin(self, committed: CommittedOffset | None, now: float, *, claim: bool = False) -> Ready | Closed:
         """
