@@ -21,13 +21,9 @@ PART_OF_TIMEOUT = 1 / 4
 
 class Commits:
     """
-    Commits lanes in parallel, again and again.
+    Commits lanes in parallel, in passes over all of them, one every `interval` seconds.
 
-    Args:
-        lanes: the number of lanes of the task.
-        interval: the seconds between two passes over all lanes.
-        transaction_seconds: how long a transaction may be open.
-        reports: whether a lane stores the task's times with its offset.
+    `reports` tells whether a lane stores the task's times with its offset.
     """
 
     def __init__(

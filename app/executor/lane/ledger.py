@@ -94,9 +94,7 @@ class Ledger:
         self.owner = owner
         self._consumer = consumer
         self.reading = False
-        """Whether the consumer reads the partition."""
         self.reads_from = offset_range.start
-        """The offset where reading started."""
         self.position = offset_range.start
         self.last_read: LastRead | None = None
         """The last record read; None if its leader epoch is unknown."""
