@@ -16,12 +16,7 @@ IN_KAFKA = "the group's offset exists only in Kafka, not in the store {!r}, wher
 
 
 class Newcomers:
-    """
-    Sees each partition once, and judges by the group's offsets, which exist even for partitions without a leader.
-
-    Args:
-        copies: the group's offsets in Kafka on the source's cluster; None if that is their main store.
-    """
+    """Sees each partition once, and judges by the group's offsets, which exist even for partitions without a leader."""
 
     def __init__(self, config: Config, copies: OffsetStore | None) -> None:
         self._copies = copies

@@ -70,16 +70,11 @@ class Owners:
         self._looks += 1
 
     def forget(self, partitions: Iterable[Partition]) -> None:
-        """Forget partitions that are gone."""
         for each in partitions:
             self._seen.pop(each, None)
 
     def look_before_work(self, commit_seconds: float, *, refuse: bool) -> None:
-        """
-        Wait until other runs of this generation are gone, or with `refuse` do not work at all if there is one.
-
-        A busy partition commits every `commit_seconds`.
-        """
+        """Wait until other runs of this generation are gone, or with `refuse` do not work at all if there is one."""
         self.stands_by, self._refuses = True, refuse
         self._must_look_for = self._timings.signs_of_life(commit_seconds)
 

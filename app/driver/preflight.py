@@ -48,9 +48,7 @@ class Preflight:
         """
         Return the missing rights and topics, and the features that the brokers lack.
 
-        Raises:
-            Unreachable: Kafka is not responding.
-            NotUsable: it refuses every request.
+        Raises Unreachable, or NotUsable if Kafka refuses every request.
         """
         return list(self._rights(*self._clients.clusters)) if self._clients.clusters else []
 
@@ -106,11 +104,7 @@ class Preflight:
             yield Diagnostic.warns(f"Winnow lacks DescribeConfigs on the brokers, so {unknown}", cure)
 
     def settings(self) -> list[Diagnostic]:
-        """
-        Return what is wrong with the settings of the topics and brokers. Call `rights` first, which finds them.
-
-        Raises what `rights` raises.
-        """
+        """Return what is wrong with the settings of topics and brokers. Call `rights` first; it raises the same."""
         found = list(_refusals(self._refuse_compacted))
         if self._exactly_once:
             found += _refusals(self._clients.fence.refuse_short_transactions)

@@ -19,11 +19,9 @@ UNEVEN = 1.5
 
 class Balance:
     """
-    The tasks of a running round, and the progress of their partitions at the last refresh.
+    The tasks of a running round, which began `now`, and the progress of their partitions at the last refresh.
 
-    Args:
-        now: when the tasks began, in seconds.
-        commit_seconds: how often a partition commits; its records wait that long by design.
+    A partition commits every `commit_seconds`; its records wait that long by design.
     """
 
     def __init__(

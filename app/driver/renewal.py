@@ -25,12 +25,7 @@ SHARE = 4
 
 
 class Renewal:
-    """
-    Renews offsets periodically.
-
-    Args:
-        transactional: whether to fence first, because a task that was believed dead could still commit.
-    """
+    """Renews offsets periodically. If `transactional`, it fences first: a task believed dead could still commit."""
 
     def __init__(self, clients: Clients, clock: Callable[[], float], *, transactional: bool) -> None:
         self._clients = clients
@@ -49,7 +44,6 @@ class Renewal:
             self.every = min(RENEW_SECONDS, retention / SHARE)
 
     def renewed(self, partitions: Iterable[Partition]) -> None:
-        """Record that the offsets of these partitions have just been renewed."""
         self._renewed_at |= dict.fromkeys(partitions, self._clock())
 
     def renew(

@@ -38,13 +38,7 @@ class Refusals:
 
 
 def retry_until_available(call: Callable[[], T], stop: Stop, tracker: ServiceTracker, clock: Callable[[], float]) -> T:
-    """
-    Return the call's result once Kafka responds.
-
-    Raises:
-        Stopped: a stop was requested first.
-        NotAllowed: Kafka keeps refusing us.
-    """
+    """Return the call's result once Kafka responds. Raises Stopped, or NotAllowed if Kafka keeps refusing us."""
     wait, refusals = FIRST_WAIT, Refusals(clock)
     while not stop.requested:
         try:

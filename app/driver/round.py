@@ -66,9 +66,7 @@ class Round:
         """
         Wait for the round's end, or end it early if necessary; return whether tasks had to be killed.
 
-        Args:
-            needs_rebalance: returns why the round must end; empty if it need not.
-            every: seconds between two checks.
+        Every so many seconds, `needs_rebalance` returns why the round must end; empty if it need not.
         """
         began = self._clock()
         overdue = began + self._assignments[0].seconds + self._overrun

@@ -175,8 +175,7 @@ class Service:
         """
         Make room for offsets on the sink's own cluster; block the partitions for which Kafka refuses that.
 
-        Raises:
-            NotUsable: it refuses that for all partitions before any work began.
+        Raises NotUsable if it refuses that for all partitions before any work began.
         """
         placeholders = self._clients.placeholders_for(self._clients.offsets)
         refused = placeholders.make_room(workload.ranges) if placeholders is not None else {}
@@ -288,11 +287,7 @@ class Service:
         self._renewal.renew(self._discovery.partitions - first, self._discovery.at_rest, paused=paused)
 
     def _wait(self, seconds: float) -> None:
-        """
-        Wait with heartbeats, at most until a stop is requested or offsets must be renewed.
-
-        For a long wait, update the records' ages.
-        """
+        """Wait with heartbeats, at most until a stop is requested or offsets must be renewed."""
         if seconds >= self._stand_by_seconds:  # asking takes a second
             self._tracker.aged(self._clients.ages)
         until = self._runtime.monotonic() + min(seconds, self._renewal.every)

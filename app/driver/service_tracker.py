@@ -38,7 +38,6 @@ class ServiceTracker:
         self._publish(about=self._about)
 
     def waits_for(self, step: Step) -> None:
-        """Record what the start waits for from now on."""
         if step is not self.snapshot.step:
             self._publish(step=step, step_since=self._now())
 

@@ -53,8 +53,7 @@ class Stop:
         """
         Wait for another thread's result and return it, or raise its error. Call `meanwhile` repeatedly.
 
-        Raises:
-            Stopped: a stop was requested first; the other thread continues.
+        Raises Stopped if a stop is requested first; the other thread continues.
         """
         while not self.requested:
             if wait([future], LOOK_SECONDS).done:

@@ -68,9 +68,7 @@ class Takeover:
     def has_all(self, partitions: Collection[Partition]) -> bool:
         """Return whether a later generation has all of these partitions, or has had time to take all it wants."""
         taken = self.taken
-        if not taken:
-            return False
-        return taken.keys() >= set(partitions) or self._later.is_long
+        return bool(taken) and (taken.keys() >= set(partitions) or self._later.is_long)
 
 
 def control_partitions_last(task: Sequence[OffsetRange], offsets: Offsets) -> tuple[OffsetRange, ...]:

@@ -55,7 +55,6 @@ class Workload(SourceOffsets):
     fenced: Mapping[Partition, Owner | None] = field(default_factory=dict)
 
     def blocking(self, errors: Mapping[Partition, Blocked]) -> Workload:
-        """Return the workload with these partitions blocked, too."""
         ranges = {each: planned for each, planned in self.ranges.items() if each not in errors}
         return replace(self, ranges=ranges, blocked={**self.blocked, **errors})
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from app.errors import TooManyDeadLetters
 from app.executor.cleanse import Cleansed
-from app.executor.lane.progress import Progress
+from app.executor.lane.ledger import Progress
 from app.model import Partition, Receipt
 from app.rates import BreakerLimit, Window
 
@@ -44,12 +44,7 @@ class CircuitBreaker:
         self._windows = defaultdict(deque, {each: _marks(window, now) for each, window in windows.items()})
 
     def judge(self, partition: Partition, progress: Progress, cleansed: Cleansed) -> None:
-        """
-        Judge the results of some records together with the lane's progress; call it before they are sent.
-
-        Raises:
-            TooManyDeadLetters: the window now contains too many.
-        """
+        """Judge results together with the lane's progress, before they are sent. Raises TooManyDeadLetters."""
         if self._limit is None:
             return
         known = progress.done, progress.open

@@ -93,10 +93,9 @@ class Queue:
         return SIDE_BY_SIDE + sum(call.hangs(now) for call in self._running) - self._at_work
 
     def _work(self) -> None:
-        call = self._next(None)
-        while call is not None:
+        call: Call | None = None
+        while call := self._next(call):
             self._run(call)
-            call = self._next(call)
 
     def _next(self, ended: Call | None) -> Call | None:
         """Return the next call; None if there is none, or if hanging calls have ended and left too many threads."""

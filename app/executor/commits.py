@@ -21,13 +21,9 @@ PART_OF_TIMEOUT = 1 / 4
 
 class Commits:
     """
-    Commits lanes in parallel, again and again.
+    Commits lanes in parallel, in passes over all of them, one every `interval` seconds.
 
-    Args:
-        lanes: the number of lanes of the task.
-        interval: the seconds between two passes over all lanes.
-        transaction_seconds: how long a transaction may be open.
-        reports: whether a lane stores the task's times with its offset.
+    `reports` tells whether a lane stores the task's times with its offset.
     """
 
     def __init__(
@@ -69,7 +65,6 @@ class Commits:
         return after
 
     def start_pass(self, lanes: Iterable[Lane], now: float) -> None:
-        """Start committing all lanes that have something to commit and no running call."""
         self._pass_began, self._pass_took = now, 0.0
         self._next_pass = now + self._interval
         self.start(lane for lane in lanes if (ready := lane.ready) is not None and ready.dirty)

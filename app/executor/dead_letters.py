@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import cast
 
 import numpy as np
@@ -37,12 +36,9 @@ Only a topic with an id has that, and only a record with a new timestamp its old
 _NAMES_AND_STAGE = pa.array([*(name.encode() + b"\0" for name in _NAMES), VALUE_CONVERTER], pa.binary())
 TopicIds = Mapping[str, str]
 """Topic ids by topic name; empty or missing if the brokers report none."""
-NO_IDS: TopicIds = MappingProxyType({})
 
 
-def make_dead_letters(
-    chunk: Chunk, parsed: Parsed, topic: Limits, now: Now, ids: TopicIds = NO_IDS
-) -> Sequence[OutgoingRecord]:
+def make_dead_letters(chunk: Chunk, parsed: Parsed, topic: Limits, now: Now, ids: TopicIds) -> Sequence[OutgoingRecord]:
     """Return a dead letter for each rejected row, in order. Call it before the next poll, which invalidates headers."""
     if not len(parsed.reject_rows):
         return []
@@ -103,7 +99,7 @@ def _moved(stamps: NDArray[np.int64], refused: NDArray[np.bool_], topic: Limits,
     return moved
 
 
-def make_dead_letter(chunk: Chunk, reject: Reject, topic: Limits, now: Now, ids: TopicIds = NO_IDS) -> OutgoingRecord:
+def make_dead_letter(chunk: Chunk, reject: Reject, topic: Limits, now: Now, ids: TopicIds) -> OutgoingRecord:
     """
     Return the dead letter of a rejected record, with its key, value, headers and timestamp unchanged.
 

@@ -60,10 +60,8 @@ def isolated(config: TaskConfig, alive: Callable[[], object] = lambda: None) -> 
     """
     Yield what parses in a separate process, perhaps only a prefix of the values.
 
-    It raises ParserLost if the process has exited or does not respond.
-
-    Args:
-        alive: called again and again while the process works, to feed a watchdog.
+    It raises ParserLost if the process has exited or does not respond. While the process works, `alive` is called again
+    and again, to feed a watchdog.
     """
     ours, theirs = Pipe()
     command = [sys.executable, "-c", PROGRAM, str(theirs.fileno()), *sys.path]

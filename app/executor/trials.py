@@ -14,7 +14,8 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from functools import cached_property, partial
+from dataclasses import dataclass
+from functools import cache, partial
 from multiprocessing.connection import Connection, Pipe, wait
 from pathlib import Path
 from typing import Never
@@ -69,14 +70,10 @@ class _BuiltAnew:
     """A parser that is built at its first call."""
 
     def __init__(self, config: TaskConfig) -> None:
-        self._config = config
-
-    @cached_property
-    def _parser(self) -> Parser:
-        return make_parser(self._config)
+        self._built = cache(partial(make_parser, config))
 
     def parse(self, lines: pa.BinaryArray) -> Parsed:
-        return self._parser.parse(lines)
+        return self._built().parse(lines)
 
 
 def parse_apart(
@@ -89,8 +86,7 @@ def parse_apart(
     """
     Return the results for these values, or for a prefix, whatever the parser does to its process.
 
-    Args:
-        set_ups: the first batches of a fork to try. One that fails, and is not needed, is removed.
+    A fork's first batch is one of `set_ups`. One that fails, and is not needed, is removed.
     """
     until = clock() + REPORT_SECONDS
     parts: list[Parsed] = []
@@ -117,27 +113,25 @@ def _outcomes(start: Start, values: pa.BinaryArray, size: int) -> Iterator[Parse
             yield from _outcomes(start, blamed, max(1, len(blamed) // DIVISOR))
 
 
+@dataclass(eq=False)
 class Trial:
     """Parses values in a fork, `size` at a time in `seconds`; iterates over the results until the fork ends."""
 
-    def __init__(
-        self, parser: Parser, set_ups: list[pa.BinaryArray], values: pa.BinaryArray, size: int, seconds: float
-    ) -> None:
-        self._parser = parser
-        self._set_ups = set_ups
-        self._values = values
-        self._size = size
-        self._seconds = seconds
-        self.cause = ""
-        """How the fork ended."""
+    parser: Parser
+    set_ups: list[pa.BinaryArray]
+    values: pa.BinaryArray
+    size: int
+    seconds: float
+    cause: str = ""
+    """How the fork ended."""
 
     def __iter__(self) -> Iterator[Parsed]:
-        for set_up in [*self._set_ups]:
+        for set_up in [*self.set_ups]:
             results = self._results(set_up)
             if next(results, None) is not None:
                 for result in results:
-                    if set_up is self._set_ups[-1]:  # each before has failed
-                        del self._set_ups[:-1]
+                    if set_up is self.set_ups[-1]:  # each before has failed
+                        del self.set_ups[:-1]
                     yield result
                 return
 
@@ -166,10 +160,10 @@ class Trial:
             os.setpgid(0, 0)
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
             signal.setitimer(signal.ITIMER_REAL, SET_UP_SECONDS)
-            outcomes.send(parse(self._parser, set_up))
-            for begin in range(0, len(self._values), self._size):
-                signal.setitimer(signal.ITIMER_REAL, self._seconds)
-                parsed = parse(self._parser, self._values.slice(begin, self._size))
+            outcomes.send(parse(self.parser, set_up))
+            for begin in range(0, len(self.values), self.size):
+                signal.setitimer(signal.ITIMER_REAL, self.seconds)
+                parsed = parse(self.parser, self.values.slice(begin, self.size))
                 signal.setitimer(signal.ITIMER_REAL, 0)
                 outcomes.send(parsed)
         finally:
@@ -177,6 +171,6 @@ class Trial:
 
     def _in_words(self, code: int) -> str:
         if code == -signal.SIGALRM:
-            return f"the parser did not return within {self._seconds:.0f} s"
+            return f"the parser did not return within {self.seconds:.0f} s"
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"exited with code {code}"
         return f"the parser process {how}"

@@ -48,8 +48,7 @@ def start(wanted: Mapping[str, str], *, submitted: bool, stderr: int | None = No
     """
     Start Spark, or join a `submitted` one, whose settings have priority over `wanted`. Raises SparkFailed.
 
-    Args:
-        stderr: the file descriptor for the standard error of a JVM that starts here; by default ours.
+    A JVM that starts here writes its standard error to the file descriptor `stderr`; by default ours.
     """
     try:
         properties = {**DEFAULTS, **wanted}

@@ -60,21 +60,16 @@ class Lane:
         """Run a call in its thread and enter the state that it leads to."""
         held = self.state
         try:
-            after = self._called(call)
-        except PartitionError as error:
-            after = held if self.outcome else _after(error, held, clock())
+            after = call()
+        except (PartitionError, Unreachable) as error:  # unreachable: no client can be made now
+            failure = error if isinstance(error, PartitionError) else Transient(self.partition, str(error))
+            after = held if self.outcome else _after(failure, held, clock())
         if isinstance(self.state, Ended):  # perhaps abandoned in the meantime
             self.state.writer = after.writer
         else:
             self.state = after
         if isinstance(self.state, Closed | Ended):
             self.state.discard()
-
-    def _called(self, call: Blocking) -> State:
-        try:
-            return call()
-        except Unreachable as error:  # no client can be made now
-            raise Transient(self.partition, str(error)) from error
 
     def give_up(self, error: PartitionError, now: float) -> None:
         """Drop uncommitted work after an error, then either retry after a back-off or end the lane."""

@@ -1,17 +1,88 @@
-"""What a lane keeps while its writers come and go."""
+"""What a lane keeps while its writers come and go: its place, its counts and its errors."""
 
 from __future__ import annotations
 
+import re
 from copy import copy
+from dataclasses import dataclass, replace
 
+from app.errors import PartitionError
+from app.events import REMIND_SECONDS, Event
 from app.executor.clients import SourceConsumer
-from app.executor.lane.progress import Progress
 from app.executor.lane.search import Search
-from app.executor.lane.trouble import Trouble
-from app.model import NO_EPOCH, NOBODY, LastRead, OffsetRange, Owner
-from app.offsets.metadata import OffsetMetadata
+from app.model import NO_EPOCH, NOBODY, LastRead, OffsetRange, Owner, Partition
+from app.offsets.metadata import NOTHING, Counts, OffsetMetadata
 
 FIRST_BACKOFF, LAST_BACKOFF = 0.25, 2.0  # short, because after an outage readers wait for it too
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """
+    The counts of one lane in one task.
+
+    Frozen, so that a lane's successor, which does not wait for the old thread, sees a commit completely or not at all.
+
+    Args:
+        done: what is committed.
+        open: what the next commit will add.
+        uncertain: the offset of a commit whose outcome is unknown.
+    """
+
+    done: Counts = NOTHING
+    open: Counts = NOTHING
+    uncertain: int | None = None
+
+    def taken(self, counts: Counts) -> Progress:
+        return replace(self, open=self.open + counts)
+
+    def committing(self, offset: int) -> Progress:
+        """Return the counts while a commit runs, which counts as one itself."""
+        return replace(self, open=self.open + Counts(committed=1), uncertain=offset)
+
+    def committed(self) -> Progress:
+        return Progress(self.done + self.open)
+
+    def resolved(self, committed: int) -> Progress:
+        """
+        Return the counts that the committed offset implies: an uncertain commit counts if it happened.
+
+        Otherwise what was open is dropped, except the count of aborted transactions.
+        """
+        if self.uncertain is not None and committed >= self.uncertain:
+            return self.committed()
+        lost = self.open.records > 0 or self.uncertain is not None
+        return Progress(self.done, Counts(aborted=self.open.aborted + lost))
+
+
+class Trouble:
+    """
+    The errors of one lane, logged as they happen: receipts come late, or never if the round is killed.
+
+    Each kind is logged when it is new, and then at most once a minute. The worker's stderr ends up in the log of its
+    executor, or of the driver with a local master.
+    """
+
+    def __init__(self, partition: Partition) -> None:
+        self._where = partition.as_json()
+        self._quiet_until: dict[str, float] = {}
+        """When each kind of error may be logged again. Texts that differ only in numbers are the same kind."""
+        self._lasts = False
+
+    def happened(self, error: PartitionError, offset: int, now: float) -> None:
+        """Log an error, and the offset at which the lane will resume."""
+        kind = re.sub(r"\d+", "", error.cause)
+        if now < self._quiet_until.get(kind, now):
+            return
+        self._quiet_until[kind] = now + REMIND_SECONDS
+        self._lasts = True
+        Event.PARTITION_TROUBLE.log(error=str(error), offset=offset, **self._where)
+
+    def over(self, offset: int) -> None:
+        """Log that the lane has committed again, if its trouble was logged."""
+        if self._lasts:
+            self._lasts = False
+            Event.PARTITION_TROUBLE_OVER.log(offset=offset, **self._where)
 
 
 class Ledger:
@@ -23,9 +94,7 @@ class Ledger:
         self.owner = owner
         self._consumer = consumer
         self.reading = False
-        """Whether the consumer reads the partition."""
         self.reads_from = offset_range.start
-        """The offset where reading started."""
         self.position = offset_range.start
         self.last_read: LastRead | None = None
         """The last record read; None if its leader epoch is unknown."""
@@ -67,10 +136,7 @@ class Ledger:
 
         For that, reading starts right behind that record, or at the log start if retention has passed it, and skips
         again the control records before the position, which may have a later epoch. Only the task's own thread may
-        start and stop reading: the consumer's partition table has no lock.
-
-        Raises:
-            Transient: from the consumer.
+        start and stop reading: the consumer's partition table has no lock. Raises what the consumer raises.
         """
         self.reads_from, epoch = self.position, NO_EPOCH
         if self.last_read is not None:

@@ -40,8 +40,7 @@ class WithoutWriter:
         """
         Make a writer in place of the retired one, whose producer has the same transactional id.
 
-        Raises:
-            Transient: the lane was abandoned; the writer would fence the next owner.
+        Raises Transient if the lane was abandoned: the writer would fence the next owner.
         """
         self.discard()
         self.writer = writer = clients.writer(self.ledger.partition, offsets)
@@ -80,14 +79,13 @@ class Opened:
     ledger: Ledger
     writer: LaneWriter
 
-    def end_pending(self, committed: CommittedOffset | None) -> Self:
+    def end_pending(self, committed: CommittedOffset | None) -> None:
         """
         End a transaction that blocks reading the committed offset. Raises what the writer raises.
 
         Without an offset in Kafka, the one that the driver knows shows where that transaction began.
         """
         self.writer.end_pending(self.ledger.committed if committed is None else committed.offset)
-        return self
 
     def begin(self, committed: CommittedOffset | None, now: float, *, claim: bool = False) -> Ready | Closed:
         """
@@ -246,10 +244,7 @@ class Ready:
         """
         Commit what was taken, with a `report` of the task's times in the offset's metadata.
 
-        The writer is replaced if the commit was suspiciously slow.
-
-        Raises:
-            Fenced, Transient: from the writer.
+        The writer is replaced if the commit was suspiciously slow. Raises what the writer raises.
         """
         ledger = self.ledger
         ledger.progress = ledger.progress.committing(ledger.position)
@@ -328,8 +323,7 @@ class Ended(WithoutWriter):
         """
         Return the lane's committed offset; None if the lane never began or the offset has moved.
 
-        Raises:
-            Fenced: a later run has committed it since.
+        Raises Fenced if a later run has committed it since.
         """
         receipt, partition = self.receipt(), self.ledger.partition
         found = offsets.load([partition], stable=True).get(partition)

@@ -13,7 +13,7 @@ from app.errors import TooManyDeadLetters
 from app.executor import task
 from app.executor.breaker import CircuitBreaker
 from app.executor.cleanse import Cleansed
-from app.executor.lane.progress import Progress
+from app.executor.lane.ledger import Progress
 from app.executor.parse import make_parser
 from app.model import Attempt, CommittedOffset, Guarantee, OffsetRange, Outcome, Owner, Partition, Receipt
 from app.offsets.metadata import Counts, OffsetMetadata

@@ -15,7 +15,7 @@ from app.errors import Transient
 from app.executor.calls import SIDE_BY_SIDE, Calls
 from app.executor.commits import Commits
 from app.executor.lane.lane import Lane
-from app.executor.lane.progress import Progress
+from app.executor.lane.ledger import Progress
 from app.executor.lane.states import Ready
 from app.executor.pacing import Pacing
 from app.executor.stopwatch import Stopwatch

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.executor.dead_letters import NO_IDS, TopicIds, make_dead_letter, make_dead_letters
+from app.executor.dead_letters import TopicIds, make_dead_letter, make_dead_letters
 from app.executor.limits import CLOCK_MARGIN_MS, FRAMING_BYTES, Limits, Now
 from app.executor.parse import parse
 from app.headers import Headers
@@ -26,6 +26,7 @@ from tests.fakes.parsers import Wrong
 PARTITIONS = [Partition("raw", 0), Partition("raw", 12), Partition("other", 3)]
 NOW = 1_800_000_000_000
 CLOCKS = Now(NOW, NOW)
+NO_IDS: TopicIds = {}
 HOUR = 3_600_000
 
 texts = st.binary(max_size=40)
@@ -106,7 +107,7 @@ def test_rejects_without_headers_become_one_array() -> None:
     """If no record has headers, the dead letters of a chunk are one Arrow array."""
     chunk, parsed = chunk_of([(None, b"bad", 0, True), (b"k", b"good", 1, False), (b"", None, 2, True)])
 
-    made = make_dead_letters(chunk, parsed, ROOMY, CLOCKS)
+    made = make_dead_letters(chunk, parsed, ROOMY, CLOCKS, NO_IDS)
 
     assert isinstance(made, DeadLetters)
     assert [(one.key, one.value, one.timestamp) for one in made] == [(None, b"bad", -1), (b"", None, 1)]
@@ -118,7 +119,7 @@ def test_headers_of_the_record_come_first() -> None:
     bad, good = (None, b"bad", 0, True), (None, b"good", 0, False)
     chunk, parsed = chunk_of([bad, good, bad, bad], own)
 
-    made = make_dead_letters(chunk, parsed, ROOMY, CLOCKS)
+    made = make_dead_letters(chunk, parsed, ROOMY, CLOCKS, NO_IDS)
 
     assert [one.headers[0] for one in made] == [
         ("h", b"1"),
@@ -175,7 +176,7 @@ def test_only_what_does_not_fit_is_cut(topic: Limits, value: bytes, whole: bool)
     """The producer's codec and limit count, and the topic's codec, as librdkafka and the broker apply them."""
     chunk, parsed = chunk_of([(b"k", value, 0, True)])
 
-    (made,) = make_dead_letters(chunk, parsed, topic, CLOCKS)
+    (made,) = make_dead_letters(chunk, parsed, topic, CLOCKS, NO_IDS)
 
     assert made.value is not None
     assert value.startswith(made.value)
@@ -206,8 +207,8 @@ def test_the_framing_of_headers_counts_against_the_limit(own_headers: list[tuple
     chunk = replace(chunk, timestamps=np.full(2, NOW))
     whole, smaller = one_by_one(chunk, parsed, ROOMY)
 
-    assert [whole, smaller] == list(make_dead_letters(chunk, parsed, exactly(size_of(whole)), CLOCKS))
-    cut, same = make_dead_letters(chunk, parsed, exactly(size_of(whole) - 1), CLOCKS)
+    assert [whole, smaller] == list(make_dead_letters(chunk, parsed, exactly(size_of(whole)), CLOCKS, NO_IDS))
+    cut, same = make_dead_letters(chunk, parsed, exactly(size_of(whole) - 1), CLOCKS, NO_IDS)
 
     assert smaller == same
     assert size_of(whole) - 1 == size_of(cut)
@@ -220,18 +221,18 @@ def test_all_are_made_at_once_while_each_of_them_fits() -> None:
     largest = max(map(size_of, one_by_one(chunk, parsed, ROOMY)))
 
     spare = 8 + 8 + 6
-    assert isinstance(make_dead_letters(chunk, parsed, exactly(largest + spare), CLOCKS), DeadLetters)
-    assert not isinstance(make_dead_letters(chunk, parsed, exactly(largest + spare - 1), CLOCKS), DeadLetters)
+    assert isinstance(make_dead_letters(chunk, parsed, exactly(largest + spare), CLOCKS, NO_IDS), DeadLetters)
+    assert not isinstance(make_dead_letters(chunk, parsed, exactly(largest + spare - 1), CLOCKS, NO_IDS), DeadLetters)
 
 
 def test_a_key_is_dropped_only_where_it_leaves_no_room() -> None:
     """So are the record's own headers. The reason and the origin of the record are always kept."""
     chunk, parsed = chunk_of([(b"k" * 500, b"v" * 1_000, 0, True)], [[("h", b"1")]])
-    (with_key,) = make_dead_letters(chunk, parsed, exactly(1_100), CLOCKS)
+    (with_key,) = make_dead_letters(chunk, parsed, exactly(1_100), CLOCKS, NO_IDS)
     without_value = size_of(with_key) - len(with_key.value or b"")
-    (just,) = make_dead_letters(chunk, parsed, exactly(without_value), CLOCKS)
-    (without_key,) = make_dead_letters(chunk, parsed, exactly(without_value - 1), CLOCKS)
-    (with_nothing,) = make_dead_letters(chunk, parsed, exactly(10), CLOCKS)
+    (just,) = make_dead_letters(chunk, parsed, exactly(without_value), CLOCKS, NO_IDS)
+    (without_key,) = make_dead_letters(chunk, parsed, exactly(without_value - 1), CLOCKS, NO_IDS)
+    (with_nothing,) = make_dead_letters(chunk, parsed, exactly(10), CLOCKS, NO_IDS)
 
     assert (b"k" * 500, b"", ("h", b"1")) == (just.key, just.value, just.headers[0])
     assert (None, without_value - 1) == (without_key.key, size_of(without_key))
@@ -248,7 +249,7 @@ def test_what_a_parser_says_does_not_cut_the_record() -> None:
     value = random.Random(0).randbytes(600_000)  # no codec makes it smaller
     chunk, _ = chunk_of([(b"k", value, 0, True)])
 
-    (made,) = make_dead_letters(chunk, parse(Wrong(fail), chunk.values), ROOMY, CLOCKS)
+    (made,) = make_dead_letters(chunk, parse(Wrong(fail), chunk.values), ROOMY, CLOCKS, NO_IDS)
 
     assert (b"k", value) == (made.key, made.value)
 
@@ -281,7 +282,7 @@ def test_a_timestamp_that_is_refused_becomes_a_header(
     chunk = replace(chunk, timestamps=np.array([stamp]))
     parsed = replace(parsed, reasons=pa.array([reason], pa.string()))
 
-    (made,) = make_dead_letters(chunk, parsed, taking(before=A_DAY, after=AN_HOUR), CLOCKS)
+    (made,) = make_dead_letters(chunk, parsed, taking(before=A_DAY, after=AN_HOUR), CLOCKS, NO_IDS)
 
     assert (NO_TIMESTAMP if moved else stamp) == made.timestamp
     assert (b"%d" % stamp if moved else None) == dict(made.headers).get("__connect.errors.timestamp")
@@ -296,7 +297,7 @@ def test_a_topic_that_takes_any_time_keeps_it_unless_it_sets_another(
     chunk, _ = chunk_of([(b"k", b"v", 0, True)])
     topic = taking(append_time=append_time)
 
-    made = make_dead_letter(replace(chunk, timestamps=np.array([stamp])), Reject(0, "empty", ""), topic, CLOCKS)
+    made = make_dead_letter(replace(chunk, timestamps=np.array([stamp])), Reject(0, "empty", ""), topic, CLOCKS, NO_IDS)
 
     assert (NO_TIMESTAMP if moved else stamp) == made.timestamp
     assert (b"%d" % stamp if moved else None) == dict(made.headers).get("__connect.errors.timestamp")

@@ -13,8 +13,7 @@ import pytest
 
 from app.errors import Transient
 from app.executor import isolation, task
-from app.executor.lane.ledger import Ledger
-from app.executor.lane.progress import Progress
+from app.executor.lane.ledger import Ledger, Progress
 from app.executor.pacing import GROWTH, LEAST, MOST, SLOW_SECONDS, UNUSED_SECONDS, Allowance, Pacing, size
 from app.executor.parse import make_parser
 from app.model import CommittedOffset, OffsetRange, Partition
