@@ -385,9 +385,6 @@ class Attempt(NamedTuple):
     number: int = 0
 
 
-UNNUMBERED = Attempt()
-
-
 @dataclass(frozen=True, slots=True)
 class Assignment:
     """
@@ -407,7 +404,7 @@ class Assignment:
     ranges: tuple[OffsetRange, ...]
     seconds: float
     deadline: float
-    attempt: Attempt = UNNUMBERED
+    attempt: Attempt = field(default_factory=Attempt)
     isolate: bool = False
     takes_over: bool = False
     allowances: Mapping[Partition, int] = field(default_factory=dict)

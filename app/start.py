@@ -107,7 +107,6 @@ def about(config: Config, options: str = PLACEHOLDERS.options) -> About:
 
 
 def versions(config: Config) -> dict[str, str]:
-    """Return the versions of everything that runs, by name."""
     libraries = {name: version(name) for name in ("confluent-kafka", "numpy", "pyarrow")}
     return about(config).build._asdict() | libraries | {"platform": platform.platform()}
 

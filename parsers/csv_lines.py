@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Unpack
 
-import pyarrow as pa
-
 from parsers.fields import FieldParser
-from parsers.fields.formats import Cells, RefusedLine, cells_by_line, counted
+from parsers.fields.formats import ByLine, RefusedLine, counted
 from parsers.fields.layout import FieldOptions, build
 
 REASONS = ("bad_quotes", "field_count")
@@ -40,7 +39,8 @@ class CsvLines(FieldParser):
 
     def __init__(self, *, fields: Sequence[str], separator: str = ",", **options: Unpack[FieldOptions]) -> None:
         validated = build(fields, REASONS, _problems(separator), **options)
-        super().__init__(*validated, Quoted(separator.encode(), len(fields)))
+        width = len(fields)
+        super().__init__(*validated, ByLine(partial(_split, separator=separator.encode(), width=width), width))
 
 
 def _problems(separator: object) -> Iterator[str]:
@@ -48,18 +48,8 @@ def _problems(separator: object) -> Iterator[str]:
         yield f"separator must be one ASCII character, no quote or line ending, not {separator!r}"
 
 
-class Quoted:
-    """A line with a number of fields between separators, some of them in quotes."""
-
-    def __init__(self, separator: bytes, width: int) -> None:
-        self._separator = separator
-        self._width = width
-
-    def split(self, line: bytes) -> Sequence[bytes]:
-        return counted(list(fields_of(line, self._separator)), self._width)
-
-    def cells(self, lines: pa.BinaryArray) -> Cells:
-        return cells_by_line(self, lines, self._width)
+def _split(line: bytes, *, separator: bytes, width: int) -> Sequence[bytes]:
+    return counted(list(fields_of(line, separator)), width)
 
 
 def fields_of(line: bytes, separator: bytes) -> Iterator[bytes]:

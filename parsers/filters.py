@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from parsers.contract import Parser
 from parsers.errors import ParserOptionError, hint
 from parsers.fields.checks import TESTS, Network, Test, check_of
-from parsers.keys import cut, pattern_of
+from parsers.fields.located import cut, pattern_of
 
 
 class LineFilter:

@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Unpack
 
-import pyarrow as pa
-
 from parsers.fields import FieldParser
-from parsers.fields.formats import Cells, RefusedLine, cells_by_line
+from parsers.fields.formats import ByLine, RefusedLine
 from parsers.fields.layout import FieldOptions, Named, build, named
 
 REASONS = ("not_logfmt", "duplicate")
@@ -49,7 +48,7 @@ class Logfmt(FieldParser):
     def __init__(self, *, fields: Named, **options: Unpack[FieldOptions]) -> None:
         names, keys = named(fields, "{}")
         validated = build(names, REASONS, _problems(keys.values()), **options)
-        super().__init__(*validated, Pairs([key.encode() for key in keys.values()]))
+        super().__init__(*validated, ByLine(partial(_values, [key.encode() for key in keys.values()]), len(keys)))
 
 
 def _problems(keys: Iterable[object]) -> Iterator[str]:
@@ -58,22 +57,13 @@ def _problems(keys: Iterable[object]) -> Iterator[str]:
             yield f"fields: {key!r} is not a key"
 
 
-class Pairs:
-    """A line with a value for some of these keys."""
-
-    def __init__(self, keys: Sequence[bytes]) -> None:
-        self._keys = keys
-
-    def split(self, line: bytes) -> Sequence[bytes]:
-        values: dict[bytes, bytes] = {}
-        for key, value in pairs_of(line):
-            if key in values and key in self._keys:
-                raise RefusedLine("duplicate", f"the key {key.decode(errors='backslashreplace')} is there twice")
-            values[key] = value
-        return [values.get(key, b"") for key in self._keys]
-
-    def cells(self, lines: pa.BinaryArray) -> Cells:
-        return cells_by_line(self, lines, len(self._keys))
+def _values(keys: Sequence[bytes], line: bytes) -> Sequence[bytes]:
+    values: dict[bytes, bytes] = {}
+    for key, value in pairs_of(line):
+        if key in values and key in keys:
+            raise RefusedLine("duplicate", f"the key {key.decode(errors='backslashreplace')} is there twice")
+        values[key] = value
+    return [values.get(key, b"") for key in keys]
 
 
 def pairs_of(line: bytes) -> Iterator[tuple[bytes, bytes]]:

@@ -3,25 +3,55 @@ Finds plugins by name and builds them from their options: parsers here, offset s
 
 Built-in plugins are listed in code, because an executor that gets only the sources has no package metadata. Other
 packages register theirs with entry points.
+
+A plugin is described by its signature and its docstring, which has sections as in this project: `Args:` with a line
+`name: meaning` for each option, and `Example:` with the YAML of the `parser` section.
 """
 
 from __future__ import annotations
 
 import inspect
+import json
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import cast
+from textwrap import dedent
+from typing import Any, NamedTuple, cast
 
-from parsers.descriptions import Description, described
 from parsers.errors import hint, listed, nearest, unlisted
 
 Factory = Callable[..., object]
 
 PRODUCT = "winnow-kafka"
 """Our distribution, in the install hints for built-in plugins' extras; on PyPI, `winnow` is another project."""
+_SECTION = re.compile(r"^(\w+):\n((?:(?: {4}.*)?\n)+)", re.MULTILINE)
+_ARGUMENT = re.compile(r"^(\w+): (.*(?:\n {4,}.*)*)", re.MULTILINE)
+
+
+class Option(NamedTuple):
+    """
+    An option of a plugin.
+
+    Args:
+        name: as users write it, such as `output.separator`.
+        default: as YAML; None if it must be given.
+        meaning: empty if the docstring does not say.
+    """
+
+    name: str
+    default: str | None
+    meaning: str
+
+
+class Description(NamedTuple):
+    """What a plugin does, in a sentence; its options; and an example, which is empty if there is none."""
+
+    summary: str
+    options: tuple[Option, ...]
+    example: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +135,10 @@ class Plugins:
 
     def describe(self, name: str) -> Description:
         """Return what the plugin of that name does, and its options. Raises the error for an unknown name."""
-        return described(self._factory(name))
+        factory = self._factory(name)
+        text = f"{inspect.getdoc(factory) or ''}\n"
+        summary = " ".join(text.partition("\n\n")[0].split())
+        return Description(summary, tuple(_options(factory)), _sections(text).get("Example", "").strip())
 
     def _points(self) -> tuple[EntryPoint, ...]:
         own = (EntryPoint(name, value, self.group) for name, value in self.built_in.items())
@@ -188,3 +221,28 @@ def _problems(factory: Factory, keywords: Mapping[str, object], positional: int)
     for parameter in named.values():
         if parameter.default is parameter.empty and parameter.name not in keywords:
             yield parameter.name, f"option {parameter.name!r} is missing: write {parameter.name}: …"
+
+
+def _options(factory: Factory) -> Iterator[Option]:
+    # A class takes options of its base classes, too, and they say what those mean.
+    classes = reversed(factory.__mro__) if isinstance(factory, type) else ()
+    meanings = {name: said for each in (*classes, factory) for name, said in _meanings(f"{inspect.getdoc(each)}\n")}
+    for each in _named(factory, 0).values():
+        default = None if each.default is each.empty else _yaml(each.default)
+        yield Option(each.name.replace("_", "."), default, meanings.get(each.name, ""))
+
+
+def _meanings(text: str) -> Iterator[tuple[str, str]]:
+    for name, said in _ARGUMENT.findall(_sections(text).get("Args", "")):
+        yield name, " ".join(said.split())
+
+
+def _sections(text: str) -> dict[str, str]:
+    return {name: dedent(content) for name, content in _SECTION.findall(text)}
+
+
+def _yaml(value: Any) -> str:  # noqa: ANN401  # any default
+    """Write a value as YAML: a word as it is, and anything else as JSON, which YAML contains."""
+    if isinstance(value, str) and re.fullmatch(r"[\w-]+", value):
+        return value
+    return json.dumps(dict(value) if isinstance(value, Mapping) else value, ensure_ascii=False, default=str)

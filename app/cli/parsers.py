@@ -13,8 +13,8 @@ from app.cli.options import reports_errors
 from app.cli.tables import as_json, print_json, stdout
 from app.errors import built
 from parsers import registry
-from parsers.descriptions import Description
 from parsers.errors import UnknownParser
+from parsers.plugins import Description
 
 Found = Description | str
 """A parser's description, or why it cannot be used."""

@@ -154,7 +154,7 @@ def _choices(annotation: object) -> Iterator[str]:
 
 def _hint(keys: Keys) -> str:
     *sections, wrong = keys
-    known = list(keys_of(Config if not sections else _annotation(tuple(sections))))
+    known = list(keys_of(_annotation(tuple(sections))))
     in_a_list = any(isinstance(key, int) for key in sections)
     if not in_a_list and (near := nearest(full_name(keys), _KEYS, 0.8)):
         return f"did you mean {near}?"

@@ -11,7 +11,6 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping
 from textwrap import wrap
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import yaml
@@ -25,7 +24,6 @@ from app.secrets import hint
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 WIDTH = 100
-NO_MEANINGS: Mapping[str, str] = MappingProxyType({})
 
 
 def shown(loaded: Loaded) -> str:
@@ -104,7 +102,7 @@ def flow(value: object) -> str:
     return text if len(text.splitlines()) == 1 else yaml.safe_dump([value], **style, default_style='"').strip()[1:-1]
 
 
-def commented(values: Mapping[str, Any], options: Mapping[str, str] = NO_MEANINGS) -> str:
+def commented(values: Mapping[str, Any], options: Mapping[str, str]) -> str:
     """
     Return a configuration as YAML.
 
@@ -129,7 +127,7 @@ def _commented(values: Mapping[str, Any], meanings: Mapping[str, str], outer: tu
             case [*items] if items and all(isinstance(each, Mapping) and each for each in items):
                 yield f"{indent}{flow(key)}:"
                 for each in items:
-                    first, *rest = _commented(each, NO_MEANINGS)
+                    first, *rest = _commented(each, {})
                     yield f"{indent}  - {first}"
                     yield from (f"{indent}    {line}" for line in rest)
             case _:

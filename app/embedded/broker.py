@@ -156,9 +156,9 @@ class Broker(Cluster, Startable):
             self.kill()  # the data are about to be removed: no orderly stop needed
             shutil.rmtree(self.folder, ignore_errors=True)
 
-    def log_tail(self, lines: int = 20) -> str:
+    def log_tail(self) -> str:
         logs = sorted(self.folder.glob("node-*/server.log"))
-        return "\n".join("\n".join(log.read_text(errors="replace").splitlines()[-lines:]) for log in logs)
+        return "\n".join("\n".join(log.read_text(errors="replace").splitlines()[-20:]) for log in logs)
 
     def _nodes(self, node: int | None) -> list[int]:
         return list(range(1, len(self._ports) + 1)) if node is None else [node]

@@ -118,11 +118,11 @@ def _download_jar(folder: Path, module: str, pinned: str) -> None:
     """Download one jar, unless an earlier attempt has done so. Write it only if its hash is right."""
     organisation, name, revision = module.split(":")
     jar = folder / f"{name}-{revision}.jar"
-    if jar.exists() and _sha256(jar.read_bytes()) == pinned:
+    if jar.exists() and hashlib.sha256(jar.read_bytes()).hexdigest() == pinned:
         return
     url = f"{REPOSITORY}/{organisation.replace('.', '/')}/{name}/{revision}/{jar.name}"
     content = _answer(url)
-    if (found := _sha256(content)) != pinned:
+    if (found := hashlib.sha256(content).hexdigest()) != pinned:
         raise FetchFailed(f"{module} is not the jar that {LOCK.name} pins: its SHA-256 is {found} instead of {pinned}.")
     jar.write_bytes(content)
 
@@ -138,7 +138,3 @@ def _answer(url: str) -> bytes:
             if is_final or (pause := next(pauses, None)) is None:
                 raise FetchFailed(f"Could not download {url} ({error}). Is Maven Central reachable?") from error
             time.sleep(pause)
-
-
-def _sha256(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()

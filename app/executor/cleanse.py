@@ -17,8 +17,8 @@ from app.model import NO_EPOCH, SOURCE_KEY, FilterRule, LastRead, TaskConfig
 from app.offsets.metadata import Counts
 from app.records import Chunk, Lines, OutgoingRecord, offsets_of
 from parsers.contract import Parse, Parsed, Parser, Reject, Rows
+from parsers.fields.located import pattern_of
 from parsers.filters import LineFilter
-from parsers.keys import pattern_of
 
 
 @dataclass(frozen=True, slots=True)

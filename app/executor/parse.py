@@ -19,8 +19,8 @@ from app.model import Partition, TaskConfig
 from app.records import HEADER_FRAMING, Chunk, offsets_of
 from parsers import registry
 from parsers.contract import Parsed, Parser, breaches
+from parsers.fields.located import cut
 from parsers.flume import envelope
-from parsers.keys import cut
 
 PARSER_ERROR = "parser_error"
 TOO_LARGE = "too_large"

@@ -16,8 +16,8 @@ from app.secrets import hidden, without_secrets
 from parsers import registry as parsers
 from parsers.contract import Parser
 from parsers.errors import ParserOptionError, UnknownParser
+from parsers.fields.located import pattern_of
 from parsers.filters import LineFilter
-from parsers.keys import pattern_of
 
 # Nothing connects while the configuration is read, so no group and cluster are needed.
 NOWHERE = StoreContext("none", {"bootstrap.servers": "none"})

@@ -70,9 +70,7 @@ def _judge_flow(points: Sequence[Point]) -> Judgement:
 def records_per_second(status: PartitionStatus, service: Snapshot) -> float | None:
     """Return the records read per second, averaged over the window; None if nothing flows or no rate is known."""
     points = status.points
-    if status.state is PartitionState.PAUSED or service.outage is not None:
-        return None
-    if len(points) < 2:
+    if status.state is PartitionState.PAUSED or service.outage is not None or len(points) < 2:
         return None
     return max(0, points[-1].records - points[0].records) / (points[-1].at - points[0].at)
 

@@ -152,7 +152,6 @@ SERVICE: Sequence[Metric[Snapshot, float | None]] = (
 
 
 def exposition(snapshot: Snapshot, now: float) -> bytes:
-    """Return the metrics in Prometheus' text format."""
     return "".join(_lines(snapshot, now)).encode()
 
 

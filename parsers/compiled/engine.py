@@ -24,8 +24,7 @@ def choose(wanted: str) -> Engine:
         ParserOptionError: `wanted` is none of these, or it is `compiled` and Numba cannot be imported.
     """
     if wanted not in ("auto", *Engine):
-        msg = f"engine must be auto, compiled or plain, not {wanted!r}"
-        raise ParserOptionError(msg)
+        raise ParserOptionError(f"engine must be auto, compiled or plain, not {wanted!r}")
     if wanted == Engine.PLAIN:
         return Engine.PLAIN
     problem = _why_not_compiled()

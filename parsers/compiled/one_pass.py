@@ -29,7 +29,6 @@ _CATEGORIES = {
     sre.CATEGORY_SPACE: _SPACES,
     sre.CATEGORY_NOT_SPACE: _ALL & ~_SPACES,
 }
-_ENDLESS = sre.MAXREPEAT
 _MOST_NODES = 2_000
 _MOST_GROUPS = 31
 """Each has two bits in the marks of a step, which are 63 bits."""
@@ -130,7 +129,7 @@ class _Nodes:
         return self._add(mark=begins, after=[inside])
 
     def _repeat(self, least: int, most: Any, items: Any, after: int, *, dot_all: bool) -> int:  # noqa: ANN401
-        if most is _ENDLESS:
+        if most is sre.MAXREPEAT:
             again = self._add()
             self._nodes[again].after.extend([self._sequence(items, again, dot_all=dot_all), after])
             after = again

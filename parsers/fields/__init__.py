@@ -59,23 +59,16 @@ class FieldParser:
 
     def __init__(self, layout: Layout, engine: Engine, form: Format) -> None:
         self._layout = layout
-        self._engine = engine
+        self.engine = engine
+        """The engine in use: never `auto`."""
+        self.reasons = layout.reasons
+        """Every reason code of this parser, in the order in which the rules apply."""
         if engine is Engine.PLAIN:
             self._worker: Parser = Plain(layout, form)
         else:
             from parsers.fields.compiled import Compiled  # needs Numba, which may be missing
 
             self._worker = Compiled(layout, form)
-
-    @property
-    def engine(self) -> Engine:
-        """The engine in use: never `auto`."""
-        return self._engine
-
-    @property
-    def reasons(self) -> tuple[str, ...]:
-        """Every reason code of this parser, in the order in which the rules apply."""
-        return self._layout.reasons
 
     @property
     def output_fields(self) -> Mapping[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -43,7 +43,7 @@ class Format(Protocol):
     `split` decides. `cells` is faster for a batch: it finds the same fields, and none in a line that `split` refuses.
     """
 
-    def split(self, line: bytes) -> Sequence[bytes]:
+    def split(self, line: bytes, /) -> Sequence[bytes]:
         """Return the fields of a line. Raises RefusedLine."""
 
     def cells(self, lines: pa.BinaryArray) -> Cells: ...
@@ -67,18 +67,24 @@ def counted(fields: Sequence[bytes], width: int) -> Sequence[bytes]:
     return fields
 
 
-def cells_by_line(form: Format, lines: pa.BinaryArray, width: int) -> Cells:
-    """Return the cells of a batch, whose lines are split one by one."""
-    found: list[bytes] = []
-    split = np.zeros(len(lines), np.uint8)
-    for row, line in enumerate(lines.to_pylist()):
-        try:
-            found += fields_of(form, line)
-            split[row] = 1
-        except RefusedLine:
-            found += [b""] * width
-    values = pa.array(found, pa.binary())
-    return Cells(spans_of(values).reshape(len(split), width, 2), split, [values])
+class ByLine:
+    """A format whose lines are split one by one, into `width` fields."""
+
+    def __init__(self, split: Callable[[bytes], Sequence[bytes]], width: int) -> None:
+        self.split = split
+        self._width = width
+
+    def cells(self, lines: pa.BinaryArray) -> Cells:
+        fields: list[bytes] = []
+        found = np.zeros(len(lines), np.uint8)
+        for row, line in enumerate(lines.to_pylist()):
+            try:
+                fields += fields_of(self, line)
+                found[row] = 1
+            except RefusedLine:
+                fields += [b""] * self._width
+        values = pa.array(fields, pa.binary())
+        return Cells(spans_of(values).reshape(len(found), self._width, 2), found, [values])
 
 
 def spans_of(values: pa.BinaryArray) -> NDArray[np.int64]:

@@ -1,20 +1,55 @@
-"""The patterns of the fields in an output that can be located."""
+"""The fields of cleansed lines that can be located, any of which can be a line's key: patterns, and what they find."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from itertools import pairwise
 
-from parsers.contract import FIELD
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from parsers.contract import FIELD, HasFields, Parser
+from parsers.errors import ParserOptionError, hint
 from parsers.fields.layout import Form, Layout, Piece
 
 # The text between two fields separates them if it contains a character that no number or IPv4 address contains.
 _DIVIDER = re.compile(rb"[^][]*[^][0-9.][^][]*")
 _TEXT = r'(?:[^"\\]|\\.)*'
-MEMBERS = rf'\A\{{(?:"{_TEXT}":(?:"{_TEXT}"|[^",}}]*),)'
+_MEMBERS = rf'\A\{{(?:"{_TEXT}":(?:"{_TEXT}"|[^",}}]*),)'
 """How the pattern of a member of a JSON object begins, and no other."""
 _CHECKED = {Form.CLEAN: "[0-9]*", Form.ADDRESS: r"(?:\[[^\]]*\]|[0-9.]*)"}
+
+
+def pattern_of(parser: Parser, name: str) -> str:
+    """Raises ParserOptionError if the parser has no such field, or its pattern is invalid."""
+    try:
+        patterns = dict(parser.output_fields) if isinstance(parser, HasFields) else {}
+    except Exception as error:  # a user's code may raise anything
+        raise ParserOptionError(f"the parser cannot say its fields: {type(error).__name__}: {error}") from error
+    if name not in patterns:
+        raise ParserOptionError(f"the parser's lines have no field {name!r}; {hint(name, patterns)}")
+    try:
+        cut(pa.array([], pa.binary()), patterns[name])
+    except (ValueError, IndexError, TypeError) as error:
+        raise ParserOptionError(f"the parser's pattern for {name!r} is invalid: {error}") from error
+    return patterns[name]
+
+
+def cut(values: pa.BinaryArray, pattern: str) -> pa.BinaryArray:
+    """Return what a pattern finds in each line, without the escapes of JSON; null if it finds nothing."""
+    found = pc.struct_field(pc.extract_regex(values, pattern), FIELD)
+    return _unescaped(found) if pattern.startswith(_MEMBERS) else found
+
+
+def _unescaped(values: pa.BinaryArray) -> pa.BinaryArray:
+    """Return the texts of values that are the inside of JSON strings."""
+    escaped = pc.match_substring(values, "\\")
+    if not pc.any(escaped).as_py():
+        return values
+    texts = [json.loads(f'"{each.decode()}"').encode() for each in values.filter(escaped).to_pylist()]
+    return pc.replace_with_mask(values, escaped, pa.array(texts, pa.binary()))
 
 
 def output_fields(layout: Layout) -> dict[str, str]:
@@ -33,7 +68,7 @@ def output_fields(layout: Layout) -> dict[str, str]:
 def _member(layout: Layout, place: int, wanted: Piece) -> str:
     """Return the pattern of a member of a JSON object, which holds only texts and numbers, by its place."""
     quote, value = ("", "[^,}]*") if wanted.form is Form.CLEAN else ('"', _TEXT)
-    return rf'{MEMBERS}{{{place}}}"{layout.fields[wanted.field]}":{quote}(?P<{FIELD}>{value}){quote}'
+    return rf'{_MEMBERS}{{{place}}}"{layout.fields[wanted.field]}":{quote}(?P<{FIELD}>{value}){quote}'
 
 
 def _columns(layout: Layout) -> list[list[Piece]]:

@@ -63,12 +63,8 @@ class FromFlume:
         self._parser = parser
         self._strict = strict
         self._open = _module(engine).unwrapped
-        self._engine = engine
-
-    @property
-    def engine(self) -> Engine:
+        self.engine = engine
         """The engine in use: never `auto`."""
-        return self._engine
 
     @property
     def output_fields(self) -> Mapping[str, str]:

@@ -16,9 +16,9 @@ from time import perf_counter
 import pyarrow as pa
 
 from parsers.contract import Parser
+from parsers.fields.located import cut, pattern_of
 from parsers.flume.envelope import wrap
 from parsers.idc_access_log import FIELDS, IdcAccessLog
-from parsers.keys import cut, pattern_of
 
 SECONDS = 1.0
 

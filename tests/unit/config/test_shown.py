@@ -379,7 +379,7 @@ class TestCommented:
     @given(values=st.dictionaries(TEXTS, VALUES, max_size=4))
     def test_it_is_read_as_it_was(self, values: Mapping[str, Any]) -> None:
         """Whatever the keys and values are."""
-        assert values == (yaml.safe_load(commented(values)) or {})
+        assert values == (yaml.safe_load(commented(values, {})) or {})
 
     def test_the_comments_are_the_declared_meanings(self) -> None:
         """Those of the documentation, and of the parser's options; a section has none."""

@@ -15,9 +15,9 @@ from app.executor.parse import PARSER_ERROR, REFUSED, TOO_LARGE, parse, refuse, 
 from app.model import NO_EPOCH, Destination, Partition, TimestampLimit
 from app.records import HEADER_FRAMING, NO_TIMESTAMP, Chunk
 from parsers.contract import Parsed, Parser
+from parsers.fields.located import pattern_of
 from parsers.flume import envelope
 from parsers.idc_access_log import IdcAccessLog
-from parsers.keys import pattern_of
 from parsers.testing import outcomes
 from tests.data.make import encoded
 from tests.fakes import make_task_config

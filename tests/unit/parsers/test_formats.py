@@ -18,8 +18,8 @@ from parsers.contract import Parser
 from parsers.csv_lines import CsvLines, fields_of
 from parsers.errors import ParserOptionError
 from parsers.fields.checks import Matches, check_of
+from parsers.fields.located import cut, pattern_of
 from parsers.json_lines import JsonLines
-from parsers.keys import cut, pattern_of
 from parsers.logfmt import Logfmt, pairs_of
 from parsers.regex import FORMATS, Matched, Regex
 from parsers.testing import Outcome, batch, outcomes

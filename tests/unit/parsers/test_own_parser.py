@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from parsers.contract import Parser
-from parsers.keys import cut, pattern_of
+from parsers.fields.located import cut, pattern_of
 from parsers.testing import ParserContract, batch, outcomes
 
 PAGE = (Path(__file__).parents[3] / "docs" / "own-parser.md").read_text()

@@ -7,7 +7,7 @@ from http import HTTPStatus
 
 import pytest
 
-from app.status.admission import refusal
+from app.status.server import refusal
 
 NAMES = {"status.example.org", "0.0.0.0"}  # an address to be named by
 

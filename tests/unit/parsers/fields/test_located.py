@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from parsers.contract import Parser
 from parsers.delimited import Delimited
 from parsers.errors import ParserOptionError
+from parsers.fields.located import cut, pattern_of
 from parsers.flume import envelope
 from parsers.idc_access_log import IdcAccessLog
-from parsers.keys import cut, pattern_of
 from parsers.testing import batch
 from tests.fakes.parsers import Wrong
 
