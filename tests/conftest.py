@@ -21,16 +21,23 @@ from confluent_kafka.admin import AdminClient
 from xdist import remote
 
 from app.embedded.broker import Broker, Cluster
+from app.watchdog import Watchdog
 from tests.support.java import quick_java
 from tests.support.stages import Stages
 from tests.support.streams import Streams
-from tests.support.waiting import without
+from tests.support.waiting import PATIENCE, without
 
-# No deadline for an example: durations mean nothing on a busy machine.
-hypothesis.settings.register_profile("winnow", deadline=None)
+# No limits of time: durations mean nothing on a busy machine. And the same examples in each run, so that no change is
+# refused for what another one brought: `make fuzz` looks for new ones.
+hypothesis.settings.register_profile(
+    "winnow", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow], derandomize=True
+)
 hypothesis.settings.load_profile("winnow")
 # The asserts of these modules explain themselves, too.
 pytest.register_assert_rewrite("tests.integration", "tests.upgrade")
+
+# A worker whose task stands still for half a minute exits. Here that would be the process of the tests.
+Watchdog.__init__.__defaults__ = (PATIENCE,)
 
 QUICK_JAVA = quick_java()
 STEADY = {"broker.session.timeout.ms": "60000"}

@@ -133,7 +133,7 @@ def produce(bootstrap: str, topic: str, records: Iterable[Written], **settings: 
     usual: dict[str, Any] = {"bootstrap.servers": bootstrap, "log_level": 0, "max.in.flight": 1, "linger.ms": 5}
     producer = Producer({**usual, "message.max.bytes": LARGEST, **settings})
     send(producer, topic, records, failures)
-    assert producer.flush(60) == 0
+    assert producer.flush(PATIENCE) == 0
     assert not failures, failures[0].str()
 
 
@@ -227,19 +227,22 @@ def beginnings(bootstrap: str, topic: str) -> dict[Place, int]:
 
 
 def _offsets(bootstrap: str, topic: str, spec: OffsetSpec) -> dict[Place, int]:
-    admin = client(bootstrap)
-    partitions = admin.list_topics(topic, timeout=30).topics[topic].partitions
-    asked = {TopicPartition(topic, number): spec for number in partitions}
+    asked = dict.fromkeys(_partitions(bootstrap, topic), spec)
 
     def ask() -> dict[Place, int]:
-        answers = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_UNCOMMITTED)
-        return {(at.topic, at.partition): answer.result(30).offset for at, answer in answers.items()}
+        answers = client(bootstrap).list_offsets(asked, isolation_level=IsolationLevel.READ_UNCOMMITTED)
+        return {(at.topic, at.partition): answer.result(PATIENCE).offset for at, answer in answers.items()}
 
     return _retried(ask)
 
 
+def _partitions(bootstrap: str, topic: str) -> list[TopicPartition]:
+    known = _retried(lambda: client(bootstrap).list_topics(topic, timeout=30).topics[topic])
+    return [TopicPartition(topic, number) for number in known.partitions]
+
+
 def _retried(ask: Callable[[], T]) -> T:
-    """Retry until there is a response: a broker that has just started lacks some information."""
+    """Retry until there is a response: a broker that has just started lacks some information, a busy one is late."""
     deadline = time.monotonic() + PATIENCE
     while True:
         try:
@@ -252,8 +255,7 @@ def _retried(ask: Callable[[], T]) -> T:
 
 def committed(bootstrap: str, group: str, *topics: str) -> dict[Place, int]:
     """Return the committed offsets of a group for these topics."""
-    known = {topic: client(bootstrap).list_topics(topic, timeout=30).topics[topic] for topic in topics}
-    asked = [TopicPartition(topic, number) for topic, about in known.items() for number in about.partitions]
+    asked = [at for topic in topics for at in _partitions(bootstrap, topic)]
     # Not the admin client's list_consumer_group_offsets: it can crash (librdkafka 2.16) on a restarted broker. Requests
     # are short and repeated: one that waits while the broker starts may never get a response.
     answers = _retried(lambda: _member(bootstrap, group).committed(asked, 15))
@@ -311,8 +313,10 @@ class Feeder:
         self._lines = max(1, per_second // partitions // 20)
         self._stop, self._feeding = threading.Event(), threading.Lock()
         self._failures: list[KafkaError] = []
+        # It keeps on writing while a broker is away, however long that takes to start again.
+        patience: dict[str, str | int] = {"message.timeout.ms": 0, "queue.buffering.max.messages": 1_000_000}
         self._producer = Producer(
-            {"bootstrap.servers": bootstrap, "log_level": 0, "enable.idempotence": True, "linger.ms": 20}
+            {"bootstrap.servers": bootstrap, "log_level": 0, "enable.idempotence": True, "linger.ms": 20, **patience}
         )
         self._thread = threading.Thread(target=self._feed, daemon=True)
 

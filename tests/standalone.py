@@ -14,7 +14,7 @@ from app.embedded.broker import HeldPorts
 from app.embedded.jars import find_java
 from app.embedded.process import ManagedProcess, Startable
 from tests.support.spark import JARS, jvms
-from tests.support.waiting import PATIENCE, alive_after
+from tests.support.waiting import PATIENCE, end
 
 # The options that Spark's launcher adds for Java 17 and later.
 OPENS = [
@@ -107,7 +107,4 @@ class StandaloneSpark(Startable):
         ]
         for process in self._processes.values():
             process.stop_and_wait(at_once=True)
-        for executor in executors:
-            if executor.is_running():
-                executor.kill()
-        alive_after(executors, 10)
+        end(executors)

@@ -28,10 +28,10 @@ EXECUTOR = {
     "SPARK_RESOURCE_PROFILE_ID": "0",
     "SPARK_EXECUTOR_POD_NAME": "winnow-exec-1",
 }
-# Succeeds once the second attempt has started its JVM. Before that the command may not handle signals yet.
+# Succeeds while another attempt than the first one has a JVM. Before that the command may not handle signals yet.
 SECOND_JVM = """
 for process in /proc/[0-9]*; do
-    grep -q java $process/comm && grep -qz ^DRIVER_ATTEMPT=1 $process/environ && exit
+    grep -q java $process/comm && grep -qz '^DRIVER_ATTEMPT=[1-9]' $process/environ && exit
 done
 exit 1
 """
@@ -193,13 +193,12 @@ def test_the_service_is_well_and_cleanses_each_line_once(image: Image, topics: I
     produce(topics.kafka.bootstrap, topics.source, [Written(value) for value in bad])
     with image.start("winnow", "run", *topics.options) as container:
         until(lambda: topics.all_is_done)
-        health = container.execute(*check)
+        until(lambda: container.execute(*check).code == 0, "health: a busy machine may once be too slow for the check")
         topics.write(LINES)
         ended = container.stop()
     again = image.run("winnow", "run", *topics.options, "--until-end")
 
     assert "CMD" == kind
-    assert 0 == health.code, health.errors
     assert 0 == ended.code, ended.errors
     assert "stopped" in {json.loads(row).get("event") for row in ended.errors.splitlines() if row.startswith("{")}
     assert 0 == again.code, again.errors

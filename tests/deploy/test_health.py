@@ -13,6 +13,7 @@ import pytest
 from app import config
 from app.embedded.broker import HeldPorts
 from tests.deploy.conftest import ROOT, script
+from tests.support.waiting import PATIENCE
 
 TINI = ["/usr/bin/tini", "-s", "--", "/opt/winnow/entrypoint.sh"]
 
@@ -58,8 +59,9 @@ def test_only_the_service_is_asked(health: ModuleType, command: list[str], expec
     assert health.is_service([*TINI, *command, ""]) is expected
 
 
-def test_the_service_decides_whether_it_is_well(health: ModuleType) -> None:
+def test_the_service_decides_whether_it_is_well(health: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     """The response of /healthz decides: 200 is healthy; anything else is reported verbatim."""
+    monkeypatch.setattr(health, "SECONDS", PATIENCE)
     with service(200, b"alive\n") as port:
         assert health.trouble(port) == ""
     with service(503, b"the driver has given no sign of life for 60 s\n") as port:

@@ -19,7 +19,7 @@ import psutil
 
 from tests.support.logs import of_event
 from tests.support.spark import jvms, quick_spark
-from tests.support.waiting import PATIENCE, alive_after, until
+from tests.support.waiting import PATIENCE, alive_after, end, until
 
 if TYPE_CHECKING:
     from app.runtime import Timings
@@ -223,8 +223,9 @@ def working(root: psutil.Process) -> Iterator[psutil.Process]:
     except psutil.NoSuchProcess:
         return
     for process in below:
-        if _is_daemon(process) and not _is_daemon(process.parent()):
-            yield from (worker for worker in process.children() if _connections(worker) > 1)
+        with contextlib.suppress(psutil.NoSuchProcess):  # it ends while it is looked at
+            if _is_daemon(process) and not _is_daemon(process.parent()):
+                yield from (worker for worker in process.children() if _connections(worker) > 1)
 
 
 def forked_workers(root: psutil.Process) -> Iterator[psutil.Process]:
@@ -247,13 +248,3 @@ def _connections(process: psutil.Process) -> int:
         return sum(each.status == psutil.CONN_ESTABLISHED for each in process.net_connections("tcp"))
     except psutil.NoSuchProcess:
         return 0
-
-
-def end(processes: list[psutil.Process]) -> None:
-    """Kill those of our processes that are still alive."""
-    for process in processes:
-        try:
-            process.kill()
-        except psutil.NoSuchProcess:
-            continue
-    alive_after(processes)

@@ -104,8 +104,8 @@ class Pipeline:
                 ranges.append(OffsetRange(Partition(*place), known.get(place), start, last if end is None else end))
         return tuple(ranges)
 
-    def run(self, *ranges: OffsetRange, seconds: float = 60) -> dict[Partition, Receipt]:
-        """Run one task, by default from the committed offsets to the ends of all partitions."""
+    def run(self, *ranges: OffsetRange, seconds: float = PATIENCE / 2) -> dict[Partition, Receipt]:
+        """Run one task, by default from the committed offsets to the ends of all partitions, where it ends."""
         task_config = self.task_config
         assignment = Assignment(task_config, ranges or self.ranges(), seconds, deadline=time.time() + seconds)
         parser = self.parser or make_parser(task_config)

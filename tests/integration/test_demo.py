@@ -13,10 +13,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.integration.service import end
 from tests.integration.status_page import ask, is_ready
 from tests.support.spark import quick_spark
-from tests.support.waiting import PATIENCE, alive_after, until
+from tests.support.waiting import PATIENCE, alive_after, end, until
 
 pytestmark = pytest.mark.integration
 

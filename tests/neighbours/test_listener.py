@@ -6,10 +6,12 @@ import json
 import os
 import subprocess
 import threading
+import time
 from pathlib import Path
 from typing import Any, Self
 
 from app.embedded.broker import Broker, Cluster
+from app.spark.listener import SAY_AGAIN_SECONDS
 from tests import independent
 from tests.bench.environment import connector_jars, connector_python
 from tests.conftest import QUICK_JAVA, Topics
@@ -141,7 +143,7 @@ def test_an_offset_never_goes_back(broker: Cluster, topics: Topics, tmp_path: Pa
 
 
 def test_an_outage_of_kafka_does_no_harm_to_the_query(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
-    """While offsets cannot be saved, the query continues and says so once. Later the offsets catch up with it."""
+    """While offsets cannot be saved, the query continues and says so once a minute. Later the offsets catch up with it."""
     topic = topics("a")
     with Broker(java=QUICK_JAVA) as mirror:
         mirror.create_topic(topic)
@@ -150,12 +152,14 @@ def test_an_outage_of_kafka_does_no_harm_to_the_query(broker: Cluster, topics: T
         with Query(query, tmp_path / "log") as run:
             until(lambda: committed(mirror.bootstrap, query["group"], topic) == {(topic, 0): 5})
             mirror.kill()
+            began = time.monotonic()
             write(broker, topic, 5)
             until(lambda: "its offsets are not being saved" in run.log, "the warning")
             run.await_batches(5)
             mirror.start()
             until(lambda: committed(mirror.bootstrap, query["group"], topic) == {(topic, 0): 10})
             until(lambda: "are saved again" in run.log, "the good news")
+            minutes = (time.monotonic() - began) // SAY_AGAIN_SECONDS
 
     assert run.saved
-    assert 1 == run.log.count("its offsets are not being saved")
+    assert run.log.count("its offsets are not being saved") <= 1 + minutes

@@ -28,6 +28,7 @@ class Gate:
         self._frozen = False
         self._listener: socket.socket | None = None
         self._connections: list[socket.socket] = []
+        self._lock = threading.Lock()
 
     def __enter__(self) -> Self:
         self.open()
@@ -44,11 +45,11 @@ class Gate:
     def close(self) -> None:
         """Cut all connections and refuse new ones."""
         self._frozen = False
-        if self._listener is not None:
-            _cut(self._listener)
-            self._listener = None
-        while self._connections:
-            _cut(self._connections.pop())
+        with self._lock:
+            listener, self._listener = self._listener, None
+            connections, self._connections = self._connections, []
+        for each in [listener, *connections] if listener is not None else connections:
+            _cut(each)
 
     def freeze(self) -> None:
         """Keep all connections open without forwarding."""
@@ -63,7 +64,10 @@ class Gate:
             while True:
                 client = listener.accept()[0]
                 server = socket.create_connection(("127.0.0.1", self._target))
-                self._connections += [client, server]
+                with self._lock:
+                    self._connections += [client, server]
+                    if self._listener is not listener:  # it has been closed meanwhile
+                        _cut(client)
                 for source, sink in ((client, server), (server, client)):
                     threading.Thread(target=self._pass_on, args=(source, sink), daemon=True).start()
 

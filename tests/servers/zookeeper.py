@@ -10,6 +10,7 @@ from tests.support.spark import JARS
 
 PROPERTIES = """\
 tickTime=500
+maxSessionTimeout=60000
 dataDir={folder}/data
 clientPort={port}
 clientPortAddress=127.0.0.1

@@ -41,6 +41,15 @@ def alive_after(processes: Iterable[psutil.Process], seconds: float = PATIENCE) 
     return alive
 
 
+def end(processes: Iterable[psutil.Process]) -> None:
+    """Kill those of our processes that are still alive; one may end by itself in this moment."""
+    ending = list(processes)
+    for process in ending:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+    alive_after(ending)
+
+
 def _is_alive(process: psutil.Process) -> bool:
     try:
         return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)

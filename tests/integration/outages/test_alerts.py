@@ -18,7 +18,7 @@ from app.embedded.broker import Broker, HeldPorts
 from tests.independent import Written, line, produce
 from tests.integration.service import Winnow, settings
 from tests.prometheus import PROGRAM, Prometheus
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE, until
 
 pytestmark = [
     pytest.mark.integration,
@@ -69,7 +69,7 @@ class MonitoredService:
         end = TopicPartition("raw", partition, -1)
         admin = AdminClient({"bootstrap.servers": self.broker.bootstrap})
         for future in admin.delete_records([end]).values():
-            future.result(60)
+            future.result(PATIENCE)
 
     def until(self, *alerts: str) -> None:
         """Wait until exactly these alerts fire."""
@@ -123,12 +123,12 @@ def test_each_fault_fires_its_alert_once(monitored: MonitoredService) -> None:
 
         own: dict[str, str | int] = {"transactional.id": "upstream", "transaction.timeout.ms": 600_000}
         upstream = Producer({"bootstrap.servers": monitored.broker.bootstrap, **own})
-        upstream.init_transactions(30)
+        upstream.init_transactions(PATIENCE)
         upstream.begin_transaction()
         upstream.produce("raw", line(1, 1), partition=1)
-        upstream.flush(30)
+        upstream.flush(PATIENCE)
         monitored.until(*fire, "WinnowUpstreamTransactionOpen")
-        upstream.commit_transaction(30)
+        upstream.commit_transaction(PATIENCE)
         monitored.until(*fire)
 
         monitored.broker.kill()

@@ -32,7 +32,7 @@ from tests.independent import (
     values,
 )
 from tests.integration.service import Winnow, settings
-from tests.support.waiting import until
+from tests.support.waiting import end, until
 
 OUTAGE_SECONDS = 12
 AUTO_CREATION = {"auto.create.topics.enable": "true"}
@@ -137,7 +137,7 @@ def test_a_cluster_goes_away(mortal: Broker, centre: Broker, tmp_path: Path, awa
 
     with Feeder(mortal.bootstrap, source, 2, 500) as feeder, Winnow(config, tmp_path) as service:
         until(lambda: done() > 500, "a flow")
-        random.choice(until(lambda: service.workers, "a worker")).kill()
+        end([random.choice(until(lambda: service.workers, "a worker"))])
         victim.kill()
         time.sleep(OUTAGE_SECONDS)
         victim.start()

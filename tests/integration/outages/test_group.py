@@ -48,7 +48,7 @@ def test_a_coordinator_that_answers_late_does_not_end_the_process(mortal: Broker
         with stopped(server):
             print(file=asks.stdin, flush=True)
             heard += [asks.stdout.readline(), asks.stdout.readline()]
-        mortal.admin().list_topics(timeout=60)  # earlier requests are answered by now
+        mortal.admin().list_topics(timeout=PATIENCE)  # earlier requests are answered by now
         print(file=asks.stdin, flush=True)
         code = asks.wait(PATIENCE)
 

@@ -15,7 +15,7 @@ from app.offsets.metadata import OffsetMetadata
 from tests.independent import Written, cleansed, committed, connect_again, line, produce, read, values
 from tests.integration.service import Winnow, settings
 from tests.integration.tasks import BOTH_BACKENDS, Pipeline
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE, until
 
 
 def write(broker: Broker, topic: str, first: int, last: int) -> None:
@@ -140,11 +140,11 @@ def test_a_new_leader_without_a_loss_changes_nothing(mortal: Broker) -> None:
 def abort(broker: Broker, topic: str) -> None:
     """Write aborted records, which leave a control record behind."""
     client = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": topic, "log_level": 0})
-    client.init_transactions(30)
+    client.init_transactions(PATIENCE)
     client.begin_transaction()
     client.produce(topic, b"aborted", partition=0)
-    client.flush(30)
-    client.abort_transaction(30)
+    client.flush(PATIENCE)
+    client.abort_transaction(PATIENCE)
 
 
 def test_the_service_waits_for_a_person(mortal: Broker, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from confluent_kafka import KafkaError, TopicPartition, cimpl
 from structlog.testing import capture_logs
 
 from app.embedded.broker import Broker
-from app.errors import Fenced
+from app.errors import Fenced, Transient
 from app.kafka.bulk import native
 from app.kafka.clients import TaskClients
 from app.model import Destination, Guarantee, Outcome, Partition, Plugin, TaskConfig
@@ -25,7 +25,7 @@ from app.records import Lines
 from tests.chaos.cluster import stopped
 from tests.independent import Written, by_partition, cleansed, line, produce
 from tests.integration.tasks import Pipeline
-from tests.support.waiting import until
+from tests.support.waiting import until, without
 
 PARTITIONS, LINES = 2, 2_000
 
@@ -43,12 +43,23 @@ def test_a_fence_while_a_log_line_is_served(mortal: Broker) -> None:
         return made[-1]
 
     clients = TaskClients(task_config, producer=making)
-    writer = clients.writer(Partition(raw, 0), clients.offsets())
+    offsets = clients.offsets()
     array = pa.array([cleansed(0)], pa.binary())
     lines = Lines(array, np.zeros(1, np.int32), array, np.zeros(1, np.int64))
-    writer.open()
-    writer.send(lines)
-    writer.commit(1, "")
+
+    def begun() -> Any:
+        """Return a writer that has committed; the broker may have just started."""
+        writer = clients.writer(Partition(raw, 0), offsets)
+        try:
+            writer.open()
+            writer.send(lines)
+            writer.commit(1, "")
+        except Transient:
+            writer.discard()
+            raise
+        return writer
+
+    writer = without(Transient, begun, "a commit")
     (server,) = psutil.Process(mortal.pids[0]).children()
 
     with stopped(server):
@@ -87,7 +98,7 @@ def test_an_offset_that_is_sent_for_a_minute(mortal: Broker) -> None:
     pipeline = Pipeline(mortal.bootstrap, {raw: PARTITIONS}, clean, dead, "sent", Guarantee.EXACTLY_ONCE)
     pipeline.producer = KillingProducer
     with capture_logs() as logs, ThreadPoolExecutor(1) as threads:
-        task = threads.submit(pipeline.run, seconds=90)
+        task = threads.submit(pipeline.run)
         until(lambda: hanging(logs), "a call that does not return")
         mortal.start()
         receipts = task.result().values()

@@ -8,11 +8,29 @@ from typing import Any
 
 import pytest
 
+from app.offsets import files, mysql
+from app.offsets import hbase as in_hbase
+from app.offsets import redis as in_redis
+from app.offsets import zookeeper as in_zookeeper
+from app.offsets.faults import OffsetStoreFaults
 from tests.servers.hbase import HBase, HBaseThrift
 from tests.servers.hdfs import Hdfs
 from tests.servers.mariadb import MariaDB
 from tests.servers.redis import Redis
 from tests.servers.zookeeper import ZooKeeper
+
+
+@pytest.fixture(autouse=True)
+def _patience(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Give stores more time than a task has: the server of a busy machine may take it.
+
+    Not where the server fails: some stores wait for it as long.
+    """
+    if not issubclass(request.cls or object, OffsetStoreFaults):
+        for store in (files, in_hbase, mysql, in_redis, in_zookeeper):
+            monkeypatch.setattr(store, "SECONDS", 60)
+        monkeypatch.setattr(in_hbase, "CREATE_SECONDS", 60)
 
 
 @pytest.fixture

@@ -9,10 +9,8 @@ import pytest
 
 from app.embedded.broker import Cluster
 from app.model import Partition, Plugin
-from app.offsets import hbase, mysql, redis, zookeeper
 from app.offsets.contract import StoreContext
 from app.offsets.registry import open_store
-from app.offsets.testing import OffsetStoreContract
 from tests.conftest import Topics
 from tests.independent import Written, by_partition, cleansed, line, produce, read
 from tests.integration.in_process import run
@@ -32,13 +30,6 @@ class OnServer:
     def _group(self) -> None:
         self.group = f"group-{uuid.uuid4().hex[:8]}"
         self.context = StoreContext(self.group, {})
-
-    @pytest.fixture(autouse=True)
-    def _patience(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """What a store does is tested with more time than a task has: the server of a busy machine may take it."""
-        if isinstance(self, OffsetStoreContract):
-            for store in (hbase, mysql, redis, zookeeper):
-                monkeypatch.setattr(store, "SECONDS", 60)
 
     def stop_server(self) -> None:
         self.server.kill()

@@ -13,10 +13,11 @@ import fsspec
 import pytest
 from moto.server import ThreadedMotoServer
 
+from app.embedded.broker import HeldPorts
 from app.errors import Fenced, NotUsable, Transient
 from app.model import CommittedOffset, Partition
 from app.offsets.contract import OffsetStore, StoreContext
-from app.offsets.faults import OffsetStoreFaults
+from app.offsets.faults import OffsetStoreFaults, again
 from app.offsets.files import FileOffsets
 from app.offsets.testing import OffsetStoreContract
 from tests.servers.gate import Gate
@@ -54,8 +55,7 @@ def _serve(port: int) -> str:
     """Serve S3 in this process and return the address."""
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=port, verbose=False)
     server.start()
-    host, port = server.get_host_and_port()
-    address = f"http://{host}:{port}"
+    address = f"http://127.0.0.1:{port}"
     MOTO[address] = server
     return address
 
@@ -63,7 +63,8 @@ def _serve(port: int) -> str:
 @pytest.fixture(scope="module")
 def s3() -> Iterator[str]:
     """Return the address of an S3 server."""
-    address = _serve(0)
+    ports = HeldPorts(1)  # nobody else gets it while a test has stopped the server
+    address = _serve(ports[0])
     yield address
     MOTO[address].stop()
 
@@ -135,7 +136,7 @@ class TestDiskFaults(OnDisk, OffsetStoreFaults):
         """A lock held by a stopped process causes a named error that the task survives."""
         (partition,) = self.partitions(1)
         with self.store() as store, self.store() as other:
-            store.save(partition, 1, "")
+            again(lambda: store.save(partition, 1, ""))
             with other._folder.locked(other._path(partition)), pytest.raises(Transient, match="locked"):  # type: ignore[attr-defined]  # its own store
                 store.save(partition, 2, "")
 
@@ -172,9 +173,9 @@ class TestHdfsFaults(OnHdfs, OffsetStoreFaults):
         """HDFS has no compare-and-set: of two simultaneous writers the older offset may remain until the next save."""
         (partition,) = self.partitions(1)
         with self.store() as owner, self.store() as zombie:
-            owner.save(partition, 5, "")
+            again(lambda: owner.save(partition, 5, ""))
             with pytest.raises(Fenced):
-                zombie.save(partition, 4, "")
+                again(lambda: zombie.save(partition, 4, ""))
 
 
 class TestS3(OnS3, OffsetStoreContract):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,12 +15,14 @@ from click.testing import CliRunner, Result
 from app.cli import main
 from app.config import Config
 from app.embedded.broker import Cluster
-from app.errors import Unreachable
+from app.errors import Transient, Unreachable
 from app.model import CommittedOffset, Partition, Plugin
 from app.offsets import hbase as module
 from app.offsets.contract import StoreContext
 from app.offsets.metadata import Counts, OffsetMetadata
 from app.offsets.registry import open_store
+from app.operate import stores
+from app.operate.running import StoppedService
 from app.start import clients
 from tests.conftest import Topics
 from tests.independent import Written, line, produce
@@ -51,16 +54,16 @@ class MirroredGroup:
         self.hbase = open_store(
             Plugin("hbase", {key: value for key, value in mirror.items() if key != "name"}), context
         )
-        without(Unreachable, self.offsets, "the group's coordinator, which a new broker may still be electing")
 
     def commit(self, partition: int, offset: int, topic_id: str = "") -> None:
         metadata = str(OffsetMetadata(topic_id, 0, Counts(offset))) if topic_id else ""
         for store in (self.kafka, self.hbase):
-            store.save(Partition(self.source, partition), offset, metadata)
+            save = partial(store.save, Partition(self.source, partition), offset, metadata)
+            without(Transient, save, "the group's coordinator, which a new broker may still be electing")
 
     def committed(self) -> dict[int, CommittedOffset]:
-        found = self.kafka.load([Partition(self.source, number) for number in range(2)], stable=True)
-        return {partition.number: at for partition, at in found.items()}
+        load = partial(self.kafka.load, [Partition(self.source, number) for number in range(2)], stable=True)
+        return {partition.number: at for partition, at in without(Unreachable, load, "the offsets").items()}
 
     def offsets(self) -> dict[int, int]:
         return {number: at.offset for number, at in self.committed().items()}
@@ -112,13 +115,20 @@ def test_the_group_goes_back_to_an_earlier_time(group: MirroredGroup) -> None:
     assert topic_id == OffsetMetadata.parse(group.committed()[0].metadata).topic_id
 
 
-def test_a_running_service_is_noticed(broker: Cluster, group: MirroredGroup) -> None:
+def test_a_running_service_is_noticed(broker: Cluster, group: MirroredGroup, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its next commit would overwrite what a restore sets, so nothing is set, although the service is idle."""
+
+    def next_commit(_seconds: float) -> None:
+        """Wait for it: within the three seconds of a look, a busy machine may not commit."""
+        before = group.committed()
+        until(lambda: group.committed() != before, "the next commit")
+
     group.commit(0, 1)
     then = re.findall(r"\S+Z", group.command().output)[0]
     produce(broker.bootstrap, group.source, [Written(line(n)) for n in range(3)])
     with Running(group.config):
         until(lambda: group.offsets().get(0) == 3, "the lines")
+        monkeypatch.setattr(stores, "StoppedService", partial(StoppedService, sleep=next_commit))
         refused = group.command("--restore", then)
         kept = group.offsets()
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from app.embedded.broker import Cluster
+from app.embedded.broker import Cluster, HeldPorts
 from app.events import Event
 from tests.conftest import Topics
 from tests.integration.service import Winnow
 from tests.integration.stores.stage import StoreStage, lines
-from tests.servers.gate import Gate
 from tests.servers.redis import Redis
+from tests.support.waiting import until
 
 
 def test_workers_write_store_and_mirrors(broker: Cluster, topics: Topics, redis: Redis, tmp_path: Path) -> None:
@@ -19,14 +19,16 @@ def test_workers_write_store_and_mirrors(broker: Cluster, topics: Topics, redis:
     folder = tmp_path / "mirror"
     folder.mkdir()
     mirror = {"name": "files", "url": f"file://{folder}"}
-    gone = {"name": "redis", "url": f"redis://127.0.0.1:{Gate(redis.port).port}"}
+    ports = HeldPorts(1)
+    gone = {"name": "redis", "url": f"redis://127.0.0.1:{ports[0]}"}
     stage.config["offsets"]["mirrors"] = [mirror, gone]
     stage.write(0, 0, 5)
 
-    with Winnow(stage.config, tmp_path, "--until-end") as service:
-        code = service.code()
+    with Winnow(stage.config, tmp_path) as service:
+        until(lambda: {0: 5, 1: 0} == stage.remembered() == stage.remembered(mirror), "the offsets")
+        service.wait_for(Event.MIRROR_FAILING.key)
+        code = service.stop()
 
     assert 0 == code
     assert lines(0, *range(5)) == stage.cleansed()[0]
-    assert {0: 5, 1: 0} == stage.remembered() == stage.remembered(mirror)
     assert {"redis"} == {event["mirror"] for event in service.logged(Event.MIRROR_FAILING.key)}

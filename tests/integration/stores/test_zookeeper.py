@@ -17,6 +17,7 @@ from app.offsets.testing import OffsetStoreContract
 from app.offsets.zookeeper import ZooKeeperOffsets
 from tests.integration.stores.stage import OnServer
 from tests.servers.zookeeper import ZooKeeper
+from tests.support.waiting import PATIENCE
 
 
 class OnZooKeeper(OnServer):
@@ -30,8 +31,8 @@ class OnZooKeeper(OnServer):
     @contextmanager
     def tool(self) -> Iterator[Any]:
         """Connect as another tool."""
-        client = KazooClient(self.server.address)
-        client.start()
+        client = KazooClient(self.server.address, timeout=60)
+        client.start(PATIENCE)
         try:
             yield client
         finally:

@@ -161,7 +161,7 @@ def test_only_one_worker_is_hit(tmp_path: Path) -> None:
 
     assert (-signal.SIGKILL, "") == (first.returncode, first.stdout)
     assert (0, "sent\n") == (second.returncode, second.stdout)
-    assert points.await_hit("before-send", 1)
+    assert points.await_hit("before-send", PATIENCE)
     assert "before-send" in POINTS
 
 

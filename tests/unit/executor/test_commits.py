@@ -106,7 +106,7 @@ def test_commits_that_are_about_to_end_are_awaited_before_the_next_pass(monkeypa
 
     def a_moment(ends: list[Future[None]], seconds: float) -> None:
         one.let_go.set()
-        assert not wait(ends, 20).not_done
+        assert not wait(ends, PATIENCE).not_done
 
     monkeypatch.setattr("app.executor.calls.wait", a_moment)
     with ThreadPoolExecutor(1) as threads, Watchdog() as watchdog:

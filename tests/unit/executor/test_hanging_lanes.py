@@ -33,6 +33,8 @@ from tests.support.waiting import PATIENCE, until
 A, B = Partition("raw", 0), Partition("raw", 3)
 RECORDS = 300
 """Far more than can be parked."""
+LONG = 20 * PATIENCE
+"""In seconds of the clock: a task that has so long ends before its time, even on a busy machine."""
 EXPECTED = [cleansed(n) for n in range(RECORDS)]
 
 
@@ -83,7 +85,7 @@ class TwoLanes:
 
         writer.send = watched  # type: ignore[method-assign]
 
-    def run(self, seconds: float = 600, end: int | None = RECORDS) -> list[Receipt]:
+    def run(self, seconds: float = LONG, end: int | None = RECORDS) -> list[Receipt]:
         """Run the task to the agreed end, or for this long."""
         ranges = OffsetRange(A, None, 0, end), OffsetRange(B, None, 0, end)
         assignment = make_assignment(self.task_config, *ranges)
@@ -115,9 +117,11 @@ def test_the_memory_of_a_lane_that_commits_is_left_alone(lanes: TwoLanes) -> Non
                     b_is_freed.set()
 
         def hangs(offset: int, metadata: str) -> None:
-            commits.set()
-            assert b_is_freed.wait(PATIENCE)
-            commits.clear()
+            if offset:
+                commits.set()
+                assert b_is_freed.wait(PATIENCE)
+                commits.clear()
+                lanes.clock.now += LONG  # the deadline
             commit(offset, metadata)
 
         made.free = free  # type: ignore[method-assign]
@@ -127,19 +131,21 @@ def test_the_memory_of_a_lane_that_commits_is_left_alone(lanes: TwoLanes) -> Non
 
     lanes.clients.writer = writer  # type: ignore[method-assign]
 
-    lanes.run(60, end=None)
+    lanes.run(end=None)
 
     assert {B} == freed
 
 
-def hang_until(event: threading.Event, lanes: TwoLanes) -> None:
-    """Let each commit but that of the start wait for an event."""
+def hang_until(event: threading.Event, lanes: TwoLanes, passes: float = 0.0) -> None:
+    """Let each commit but that of the start wait for an event, after this much time."""
 
     def change(writer: FakeWriter, _: int) -> None:
         commit = writer.commit
 
         def hangs(offset: int, metadata: str) -> None:
-            assert not offset or event.wait(PATIENCE)
+            if offset:
+                lanes.clock.now += passes
+                assert event.wait(PATIENCE)
             commit(offset, metadata)
 
         writer.commit = hangs  # type: ignore[method-assign]
@@ -194,7 +200,7 @@ def test_a_heartbeat_while_the_first_lane_opens(lanes: TwoLanes) -> None:
             if partition == B:
                 if offset in committed:
                     beat.set()
-                    lanes.clock.now += 1_000  # the deadline
+                    lanes.clock.now += LONG  # the deadline
                 committed.append(offset)
 
         made.open, made.commit = hangs, noted  # type: ignore[method-assign]
@@ -202,7 +208,7 @@ def test_a_heartbeat_while_the_first_lane_opens(lanes: TwoLanes) -> None:
 
     lanes.clients.writer = writer  # type: ignore[method-assign]
 
-    lanes.run(200, None)
+    lanes.run(end=None)
 
     assert beat.is_set()
 
@@ -234,8 +240,13 @@ def test_an_output_queue_that_stays_full(lanes: TwoLanes) -> None:
 
 def test_a_commit_that_hangs_at_the_end(lanes: TwoLanes) -> None:
     """The task reports without the lane and leaves its records to the next round. Its clients close once it returns."""
-    hang_until(lanes.over, lanes)
-    lanes.clock.speed = 1  # the last commit of the other lane must not count as hanging, even on a busy machine
+    lanes.clock.speed = 0  # the last commit of the other lane must not count as hanging, even on a busy machine
+    hang_until(lanes.over, lanes, passes=1.0)
+
+    def is_the_deadline() -> None:
+        lanes.clock.now += 3
+
+    lanes.b_has_sent.set = is_the_deadline  # type: ignore[method-assign]
 
     a, b = lanes.run(3, None)
 

@@ -11,6 +11,7 @@ import pytest
 
 from app.kafka import handshake
 from app.kafka.handshake import Objection, objection
+from tests.support.waiting import PATIENCE
 
 PROTOCOLS = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
 
@@ -54,8 +55,9 @@ def test_what_is_no_broker_is_no_objection(
         assert objection({"bootstrap.servers": server, "security.protocol": protocol}) is None
 
 
-def test_a_login_is_asked_for() -> None:
+def test_a_login_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """The objection lists the listener's mechanisms, and the cure names the section of the configuration."""
+    monkeypatch.setattr(handshake, "SECONDS", PATIENCE)
     names = b"".join(len(each).to_bytes(2, "big") + each for each in (b"SCRAM-SHA-512", b"PLAIN"))
     body = b"\x00\x00\x00\x00" + b"\x00\x21" + b"\x00\x00\x00\x02" + names
     with answering(len(body).to_bytes(4, "big") + body) as server:

@@ -18,6 +18,7 @@ from app.model import CommittedOffset, Partition
 from app.offsets import hbase
 from app.offsets.contract import StoreContext
 from app.offsets.hbase import HISTORY_SECONDS, HBaseOffsets
+from tests.support.waiting import PATIENCE
 
 MISSING = b"org.apache.hadoop.hbase.TableNotFoundException: winnow_offsets\n\tat org.apache.hadoop.hbase.client"
 FASTER = b"org.apache.hadoop.hbase.TableExistsException: org.apache.hadoop.hbase.TableExistsException: winnow_offsets"
@@ -200,7 +201,7 @@ def test_threads_create_the_table_together(monkeypatch: pytest.MonkeyPatch) -> N
 
     class Hanging(Tables):
         def create_table(self, _name: str, _families: object) -> None:
-            both.wait(30)
+            both.wait(PATIENCE)
             raise TimeoutError("the master hangs")
 
     monkeypatch.setattr(happybase, "Connection", lambda *_, **__: Hanging(TimeoutError()))
@@ -214,6 +215,6 @@ def test_threads_create_the_table_together(monkeypatch: pytest.MonkeyPatch) -> N
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(PATIENCE)
 
     assert not both.broken

@@ -16,7 +16,7 @@ from app.offsets.contract import OffsetStore, StoreContext
 from app.offsets.mirrors import Mirror, Mirrors, Write, put_right, write_forward
 from app.offsets.none import NoOffsets
 from tests.support.logs import of_event
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE, until
 
 A, B = Partition("raw", 0), Partition("raw", 1)
 CONTEXT = StoreContext("group", {})
@@ -34,7 +34,7 @@ class FailingStore(NoOffsets):
         self.closed = False
 
     def save(self, partition: Partition, offset: int, metadata: str) -> None:
-        self.up.wait(10)
+        assert self.up.wait(PATIENCE)
         if self.error is not None:
             raise self.error
         super().save(partition, offset, metadata)
@@ -110,7 +110,8 @@ def test_the_end_of_a_round_waits_a_moment_only(
 
 def test_the_end_of_a_round_writes_what_waits(server: FailingStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """The last committed offset is in the mirror when the task ends, despite the mirror's pace."""
-    monkeypatch.setattr(mirrors, "PACE_SECONDS", 60.0)
+    monkeypatch.setattr(mirrors, "PACE_SECONDS", PATIENCE)
+    monkeypatch.setattr(mirrors, "CLOSE_SECONDS", PATIENCE)
     made = Mirrors([Mirror("fake", lambda: server, write_forward)])
     made.put(A, 1, "")
     until(lambda: server.holds(A) == 1)
@@ -340,6 +341,11 @@ def write_as_the_driver(mirror: OffsetStore, left: dict[Partition, CommittedOffs
 class TestPartlyDown:
     """One partition whose offset cannot be written does not keep the others from the mirror."""
 
+    @pytest.fixture(autouse=True)
+    def _failures_are_quick(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """None counts as slow because the machine is busy."""
+        monkeypatch.setattr(mirrors, "FAILURE_SECONDS", PATIENCE)
+
     def test_only_what_failed_is_left(self, write: Write) -> None:
         server, left = PartlyDown(), {A: CommittedOffset(5), B: CommittedOffset(6)}
 
@@ -382,7 +388,7 @@ class TestPartlyDown:
         self, write: Write, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Its topic is gone, so Kafka takes no offset of it. A task names only what it has just committed."""
-        monkeypatch.setattr(mirrors, "FIRST_BACKOFF", 60.0)
+        monkeypatch.setattr(mirrors, "FIRST_BACKOFF", PATIENCE)
         server = PartlyDown()
         made = Mirrors([Mirror("fake", lambda: server, write)])
 

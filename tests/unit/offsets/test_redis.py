@@ -13,6 +13,7 @@ from app.errors import NotUsable, Transient, Unreachable
 from app.model import CommittedOffset, Partition
 from app.offsets.contract import StoreContext
 from app.offsets.redis import RedisOffsets
+from tests.support.waiting import PATIENCE
 
 RAW = Partition("raw", 0)
 
@@ -49,8 +50,9 @@ Serve = Callable[[Answer], RedisOffsets]
 
 
 @pytest.fixture
-def served() -> Iterator[Serve]:
+def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
     """Open a store whose server gives an answer of its own."""
+    monkeypatch.setattr("app.offsets.redis.SECONDS", PATIENCE)
     servers = list[socketserver.ThreadingTCPServer]()
 
     def serve(answer: Answer) -> RedisOffsets:

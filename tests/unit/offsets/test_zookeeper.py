@@ -15,8 +15,8 @@ from app.model import Partition
 from app.offsets import zookeeper
 from app.offsets.contract import StoreContext
 from app.offsets.zookeeper import ZooKeeperOffsets
+from tests.support.waiting import PATIENCE
 
-SECONDS = 30.0
 RAW, LATE = Partition("raw", 0), Partition("late", 0)
 
 
@@ -92,18 +92,18 @@ def test_a_late_failure_leaves_the_next_client_alone(made: Made) -> None:
             raise NoNodeError
         if LATE.topic in path:
             asked.set()
-            assert fails.wait(SECONDS)
+            assert fails.wait(PATIENCE)
         raise ConnectionLoss
 
     store, clients = made(connect=lambda: True, answer=answer)
     late = loads(store, LATE)
-    assert asked.wait(SECONDS)
+    assert asked.wait(PATIENCE)
     with pytest.raises(Unreachable):
         store.load([RAW], stable=True)
     assert {} == store.load([RAW], stable=True)
 
     fails.set()
-    late.join(SECONDS)
+    late.join(PATIENCE)
 
     assert {} == store.load([RAW], stable=True)
     assert len(clients) == 2
@@ -114,13 +114,13 @@ def test_threads_wait_together_for_a_connection(made: Made) -> None:
     both = threading.Barrier(2)
 
     def connect() -> bool:
-        both.wait(SECONDS)
+        both.wait(PATIENCE)
         return False
 
     store, clients = made(connect=connect, answer=lambda *_: None)
 
     for thread in [loads(store, RAW) for _ in range(2)]:
-        thread.join(SECONDS)
+        thread.join(PATIENCE)
 
     assert not both.broken
     assert len(clients) == 1

@@ -16,7 +16,14 @@ from app.operate.served import address, status
 from app.runtime import Runtime
 from app.status.server import serve
 from tests.fakes.driver import config
+from tests.support.waiting import PATIENCE
 from tests.unit.status.snapshots import NOW, SNAPSHOT
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The servers of these tests answer, however busy the machine is."""
+    monkeypatch.setattr("app.operate.served.ANSWER_SECONDS", PATIENCE)
 
 
 @pytest.mark.parametrize(

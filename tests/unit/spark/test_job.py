@@ -16,6 +16,7 @@ from app.model import Assignment, Attempt, OffsetRange, Partition, Receipt
 from app.spark import job
 from app.spark.job import SparkRound, SparkRounds
 from tests.fakes import make_assignment, make_task_config
+from tests.support.waiting import PATIENCE
 
 
 class Context:
@@ -102,7 +103,7 @@ def test_a_round_that_does_not_end_when_it_is_killed_has_not_reported() -> None:
         running.receipts()
 
     context.ended.set()
-    assert running.wait(60)
+    assert running.wait(PATIENCE)
     assert [] == running.receipts()
 
 
@@ -114,7 +115,7 @@ def test_a_failure_without_words_is_named() -> None:
             raise EOFError
 
     running = SparkRound(Wordless(active=3), list, [], lambda: 3)  # type: ignore[arg-type]  # a fake context
-    assert running.wait(60)
+    assert running.wait(PATIENCE)
 
     with pytest.raises(SparkFailed, match="too often: EOFError"):
         running.receipts()

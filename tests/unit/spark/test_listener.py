@@ -18,11 +18,12 @@ from app.offsets.failures import UnknownStore
 from app.spark import listener
 from app.spark.listener import OffsetListener, OffsetSaver, end_offsets
 from tests.fakes.simulation import SimulatedTime
+from tests.support.waiting import PATIENCE, until
 
 ROWS = Path(__file__).parents[2].joinpath("data", "streaming-query-progress.jsonl").read_text().splitlines()
 FIRST, GROWN, RESTARTED = ROWS
 PARTITION = Partition("raw-logs", 0)
-SECONDS = 30
+SECONDS = PATIENCE
 
 
 class FakeStore:
@@ -177,6 +178,7 @@ def test_an_outage(
     away_for(store, saver, 0)
     store.away = RuntimeError("whatever a store raises")
     saver.offer({PARTITION: 2})
+    until(lambda: any("whatever a store raises" in record.getMessage() for record in caplog.records))
     assert not saver.close(0.1)
 
     told = [record.getMessage() for record in caplog.records]
@@ -208,6 +210,7 @@ def test_one_partition_in_trouble_does_not_hold_up_the_others(store: FakeStore, 
     store.refused.add(bad)
     saver.offer({bad: 1, PARTITION: 1})
 
+    until(lambda: store.asked)
     assert not saver.close(0.1)
     assert [(PARTITION, 1)] == store.asked
 
