@@ -110,7 +110,7 @@ def test_too_many_dead_letters(broker: Cluster, topics: Topics, backend: Backend
 
 def test_a_slow_sink(broker: Cluster, topics: Topics) -> None:
     """With a slow sink memory does not grow, no transaction times out, and everything arrives once."""
-    pipeline = make_pipeline(broker.bootstrap, topics, source=2, sink=2, transaction_seconds=20.0)
+    pipeline = make_pipeline(broker.bootstrap, topics, source=2, sink=2)
     pipeline.changes["kafka"] = {"bootstrap.servers": broker.bootstrap, "client.id": pipeline.group}
     pipeline.fill(100)
     pipeline.run()  # memory for one-time loading does not count below
