@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, Self, TypeVar, cast
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
+    OFFSET_INVALID,
     Consumer,
     IsolationLevel,
     KafkaError,
@@ -227,27 +228,28 @@ def beginnings(bootstrap: str, topic: str) -> dict[Place, int]:
 
 
 def _offsets(bootstrap: str, topic: str, spec: OffsetSpec) -> dict[Place, int]:
-    asked = dict.fromkeys(_partitions(bootstrap, topic), spec)
-
     def ask() -> dict[Place, int]:
+        asked = {TopicPartition(topic, number): spec for number in _partitions(bootstrap, topic)}
         answers = client(bootstrap).list_offsets(asked, isolation_level=IsolationLevel.READ_UNCOMMITTED)
-        return {(at.topic, at.partition): answer.result(PATIENCE).offset for at, answer in answers.items()}
+        found = {(at.topic, at.partition): answer.result(30).offset for at, answer in answers.items()}
+        if OFFSET_INVALID in found.values():  # librdkafka 2.16 returns it if a leader does not respond in time
+            raise TimeoutError
+        return found
 
     return _retried(ask)
 
 
-def _partitions(bootstrap: str, topic: str) -> list[TopicPartition]:
-    known = _retried(lambda: client(bootstrap).list_topics(topic, timeout=30).topics[topic])
-    return [TopicPartition(topic, number) for number in known.partitions]
+def _partitions(bootstrap: str, topic: str) -> Iterable[int]:
+    return client(bootstrap).list_topics(topic, timeout=30).topics[topic].partitions
 
 
 def _retried(ask: Callable[[], T]) -> T:
-    """Retry until there is a response: a broker that has just started lacks some information, a busy one is late."""
+    """Retry until there is a response: a broker that has just started lacks some information, and a busy one is late."""
     deadline = time.monotonic() + PATIENCE
     while True:
         try:
             return ask()
-        except KafkaException:
+        except (KafkaException, TimeoutError):
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.05)
@@ -255,11 +257,18 @@ def _retried(ask: Callable[[], T]) -> T:
 
 def committed(bootstrap: str, group: str, *topics: str) -> dict[Place, int]:
     """Return the committed offsets of a group for these topics."""
-    asked = [at for topic in topics for at in _partitions(bootstrap, topic)]
-    # Not the admin client's list_consumer_group_offsets: it can crash (librdkafka 2.16) on a restarted broker. Requests
-    # are short and repeated: one that waits while the broker starts may never get a response.
-    answers = _retried(lambda: _member(bootstrap, group).committed(asked, 15))
-    return {(at.topic, at.partition): at.offset for at in answers if at.offset >= 0}
+
+    def ask() -> list[TopicPartition]:
+        asked = [TopicPartition(topic, number) for topic in topics for number in _partitions(bootstrap, topic)]
+        # Not the admin client's list_consumer_group_offsets: it can crash (librdkafka 2.16) on a restarted broker.
+        # Requests are short and repeated: one that waits while the broker starts may never get a response.
+        answers = _member(bootstrap, group).committed(asked, 15)
+        for at in answers:
+            if at.error is not None:
+                raise KafkaException(at.error)
+        return answers
+
+    return {(at.topic, at.partition): at.offset for at in _retried(ask) if at.offset >= 0}
 
 
 def commit(bootstrap: str, group: str, offsets: Mapping[Place, int]) -> None:

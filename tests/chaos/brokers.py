@@ -21,6 +21,7 @@ from app.embedded.broker import Broker, Cluster, HeldPorts
 from tests.chaos.proxy import BROKERS, CONTROLLERS, SERVICE, Route
 from tests.independent import client
 from tests.support.ivy import kafka, resolved
+from tests.support.waiting import PATIENCE
 
 GROUPS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
 COORDINATORS = 5
@@ -182,7 +183,7 @@ class ScramBroker(ProxiedBroker):
         wanted = UserScramCredentialUpsertion(USER, info, password.encode())
         admin = self.admin()  # answers arrive only while it lives
         for future in admin.alter_user_scram_credentials([wanted]).values():
-            future.result(30)
+            future.result(PATIENCE)
 
     def accepts(self, password: str) -> bool:
         """Return whether each running node lets the user in with this password."""

@@ -36,6 +36,8 @@ from tests.support.spark import jvms
 from tests.support.waiting import alive_after, freeze
 
 TRANSACTION_SECONDS = 12
+KNOWN_SECONDS = 300.0
+"""How long a broker on a busy machine may take to know what is new."""
 FIRST_PASSWORD = "right"
 FOR_EVER_MS = str((1 << 63) - 1)
 LARGEST_BYTES = str(16 << 20)
@@ -155,7 +157,7 @@ class System:
             self._create("source", self.source, odd | {"unclean.leader.election.enable": "true"})
             for role, topic in self.roles.items():
                 self._create(role, topic)
-            assert until(self._known_everywhere, 30), "a broker does not know the topics"
+            assert until(self._known_everywhere, KNOWN_SECONDS), "a broker does not know the topics"
             self._stack.callback(self._end_drivers)
             self.start_driver()
             self._stack = self._stack.pop_all()
@@ -171,7 +173,7 @@ class System:
         """Return whether each broker knows all topics; a new topic reaches them one after the other."""
         wanted = {self.source, *self.roles.values()}
         admins = [Cluster(server).admin() for server in self.broker.bootstrap.split(",")]  # one for each broker
-        known = [admin.list_topics(timeout=10).topics for admin in admins]
+        known = [admin.list_topics(timeout=KNOWN_SECONDS).topics for admin in admins]
         return all(wanted <= topics.keys() for topics in known)
 
     def _create(self, role: str, topic: str, config: Mapping[str, str] | None = None) -> None:
@@ -188,7 +190,7 @@ class System:
         """Create a topic on the nodes that are named for each partition."""
         wanted = NewTopic(topic, len(replicas), replica_assignment=list(map(list, replicas)), config=dict(config))
         admin = self.broker.admin()  # lives until the answer is there
-        admin.create_topics([wanted])[topic].result(30)
+        admin.create_topics([wanted])[topic].result(KNOWN_SECONDS)
 
     def _place_internal_topics(self) -> None:
         """Create Kafka's internal topics before Kafka does, where the size says on which nodes."""
@@ -199,7 +201,7 @@ class System:
     def set_password(self, password: str) -> None:
         """Change the password that the brokers ask for, and wait until each knows it; open connections stay open."""
         self.broker.set_password(password)
-        assert until(lambda: self.broker.accepts(password), 30), "a broker does not know the password"
+        assert until(lambda: self.broker.accepts(password), KNOWN_SECONDS), "a broker does not know the password"
 
     @property
     def source(self) -> str:

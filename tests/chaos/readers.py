@@ -29,7 +29,7 @@ COUNT = "winnow-chaos-count"
 HASHED_EVERY = 16
 """Of so many offsets, the record at one is hashed: its line is known for each, and only the rest could differ."""
 POLL_SECONDS = 0.5
-KNOWN_SECONDS = 30.0
+KNOWN_SECONDS = 300.0
 
 
 def places_of(client: Consumer | AdminClient, topics: Iterable[str]) -> list[tuple[str, int]]:

@@ -27,7 +27,7 @@ from tests.independent import ends, read
 FLOW_SECONDS = 900.0
 STANDSTILL_SECONDS = 180.0
 """After so long without a commit nothing is expected any more."""
-FINAL_SECONDS = 60.0
+FINAL_SECONDS = 300.0
 STEADY_SECONDS = 5.0
 KINDS_OF_FINDINGS = ("lost", "doubled", "both", "changed", "out_of_order", "unexplained")
 USUAL, BRIEF, RARE = (3.0, 10.0), (2.0, 5.0), (120.0, 240.0)

@@ -18,12 +18,12 @@ from pathlib import Path
 
 from tests.chaos.alone import PARTITIONS, Testbed, Worker, outcome, run_task, testbed
 from tests.chaos.failpoints import POINTS, Failpoints
+from tests.support.waiting import PATIENCE
 
 LINES = 20
 """Written before a worker starts, again after its point is armed, and again after the worker has stopped."""
 LATEST_ARMING_SECONDS = 0.6
 """A point is armed at a random time up to this one after its worker was started."""
-PATIENCE = 60.0
 
 
 def run(times: int, seed: int, arm: str, folder: Path) -> Path:

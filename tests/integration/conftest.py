@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 
 from app.embedded.broker import Broker
+from app.runtime import Runtime, Timings
 from app.start import clients
 from tests.conftest import QUICK_JAVA, STEADY, wait_for_coordinators
 from tests.integration.in_process import ALONE
 from tests.integration.secured import SecuredBroker
 from tests.integration.service import Winnow
 from tests.support.leftovers import _nothing_is_left_running
+from tests.support.waiting import PATIENCE
 
 __all__ = ["_nothing_is_left_running"]
 
@@ -44,6 +46,13 @@ def second() -> Iterator[Broker]:
 def brief_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let commands look for a running service only for a moment; use it where none runs."""
     monkeypatch.setattr("app.start.clients", lambda config, runtime=ALONE: clients(config, runtime))
+
+
+@pytest.fixture
+def long_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let commands look for a running service for longer: on a busy machine its commits are late, and so is its start."""
+    long = Runtime(timings=Timings(sign_of_life=10.0, start=PATIENCE))
+    monkeypatch.setattr("app.start.clients", lambda config, runtime=long: clients(config, runtime))
 
 
 @pytest.fixture(params=["one cluster", "two clusters"])

@@ -218,28 +218,35 @@ def refusal(config: Event, folder: Path) -> str:
 
 def working(root: psutil.Process) -> Iterator[psutil.Process]:
     """Find the Python workers below a process that run a task: they have connections to Kafka; idle ones do not."""
-    try:
-        below = root.children(recursive=True)
-    except psutil.NoSuchProcess:
-        return
-    for process in below:
-        with contextlib.suppress(psutil.NoSuchProcess):  # it ends while it is looked at
-            if _is_daemon(process) and not _is_daemon(process.parent()):
-                yield from (worker for worker in process.children() if _connections(worker) > 1)
+    for process in _children(root, recursive=True):
+        if _forks_workers(process):
+            yield from (worker for worker in _children(process) if _connections(worker) > 1)
 
 
 def forked_workers(root: psutil.Process) -> Iterator[psutil.Process]:
     """Find the workers of a service without Spark that run a task."""
-    for manager in root.children():
-        yield from (worker for worker in manager.children() if _connections(worker) > 1)
+    for manager in _children(root):
+        yield from (worker for worker in _children(manager) if _connections(worker) > 1)
+
+
+def _children(process: psutil.Process, *, recursive: bool = False) -> list[psutil.Process]:
+    """Return the children of a process; none if it has ended."""
+    try:
+        return list(process.children(recursive=recursive))
+    except psutil.NoSuchProcess:
+        return []
+
+
+def _forks_workers(process: psutil.Process) -> bool:
+    """Return whether a process is pyspark's daemon; a worker that it forked has the same command line."""
+    try:
+        return _is_daemon(process) and not _is_daemon(process.parent())
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _is_daemon(process: psutil.Process | None) -> bool:
-    """Return whether a process is pyspark's daemon, or a worker that it forked."""
-    try:
-        return process is not None and bool(DAEMON.search(" ".join(process.cmdline())))
-    except psutil.NoSuchProcess:
-        return False
+    return process is not None and bool(DAEMON.search(" ".join(process.cmdline())))
 
 
 def _connections(process: psutil.Process) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import threading
 import time
@@ -35,6 +36,8 @@ BOTH_BACKENDS = pytest.mark.parametrize("backend", [PLAIN, best_backend({})], id
 """For behaviour that must not depend on the backend."""
 PLACEHOLDER = "{topic}.offsets"
 LARGE = {"max.message.bytes": str(4 << 20)}
+DELAYS = itertools.count(60_001)
+"""Values that no topic has yet for a setting that matters only when files are deleted."""
 PRINTABLE = bytes(0x30 + byte % (0x7B - 0x30) for byte in range(256))
 
 
@@ -104,8 +107,8 @@ class Pipeline:
                 ranges.append(OffsetRange(Partition(*place), known.get(place), start, last if end is None else end))
         return tuple(ranges)
 
-    def run(self, *ranges: OffsetRange, seconds: float = PATIENCE / 2) -> dict[Partition, Receipt]:
-        """Run one task, by default from the committed offsets to the ends of all partitions, where it ends."""
+    def run(self, *ranges: OffsetRange, seconds: float = PATIENCE) -> dict[Partition, Receipt]:
+        """Run one task, by default from the committed offsets to the ends of all partitions, however long it takes."""
         task_config = self.task_config
         assignment = Assignment(task_config, ranges or self.ranges(), seconds, deadline=time.time() + seconds)
         parser = self.parser or make_parser(task_config)
@@ -194,22 +197,24 @@ class RunningTask:
 
 def alter(bootstrap: str, topic: str, **settings: object) -> None:
     """Change the configuration of a topic, and wait until the broker applies it. `_` stands for a dot."""
-    entries = [
-        ConfigEntry(name.replace("_", "."), str(value), incremental_operation=AlterConfigOpType.SET)
-        for name, value in settings.items()
-    ]
+    _alter(bootstrap, topic, {name.replace("_", "."): str(value) for name, value in settings.items()})
+    # A broker shows a change before the logs follow it. But it finishes one change before it shows the next one.
+    _alter(bootstrap, topic, {"file.delete.delay.ms": str(next(DELAYS))})
+
+
+def _alter(bootstrap: str, topic: str, wanted: Mapping[str, str]) -> None:
+    entries = [ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in wanted.items()]
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
     admin = independent.client(bootstrap)
     for altered in admin.incremental_alter_configs([resource]).values():
         altered.result(PATIENCE)
 
-    def is_in_force() -> bool:
+    def is_shown() -> bool:
         (found,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]).values()
         known = found.result(PATIENCE)
-        return all(known[name.replace("_", ".")].value == str(value) for name, value in settings.items())
+        return all(known[name].value == value for name, value in wanted.items())
 
-    until(is_in_force, f"the configuration of {topic}")
-    time.sleep(0.1)  # the logs follow moments after the broker's response, which no request shows
+    until(is_shown, f"the configuration of {topic}")
 
 
 def make_pipeline(

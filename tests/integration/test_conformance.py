@@ -397,7 +397,7 @@ def test_fenced_in_the_middle(broker: Cluster, topics: Topics, backend: Backend)
     with writing(pipeline, backend) as writer:
         writer.open()
         writer.send(make_lines(b"before"))
-        fence.fence([Partition(pipeline.source, 0)])
+        until(lambda: fence.fence([Partition(pipeline.source, 0)]), "the fence to reach Kafka")
 
         def send_until_fenced() -> None:
             until(lambda: writer.send(make_lines(*[b"after"] * 100)), "the fence")

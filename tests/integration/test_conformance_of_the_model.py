@@ -13,7 +13,7 @@ from app.embedded.broker import Cluster
 from app.kafka import settings
 from tests.conftest import Topics
 from tests.simulation.conformance import CASES, Kafka
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE, until
 
 
 class Real:
@@ -38,7 +38,7 @@ class Real:
         return Consumer({**self._common, **usual, "isolation.level": isolation, **own}, logger=settings.SILENT)
 
     def admin(self) -> Any:
-        self._admin.list_topics(timeout=10)  # a client whose first requests are concurrent may lose an answer
+        self._admin.list_topics(timeout=PATIENCE)  # a client whose first requests are concurrent may lose an answer
         return self._admin
 
     def until(self, check: Callable[[], object], what: str) -> None:

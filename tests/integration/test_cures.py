@@ -23,6 +23,7 @@ from tests.integration.in_process import run
 from tests.integration.service import settings
 from tests.support.configuration import file_of
 from tests.support.logs import of_event
+from tests.support.waiting import PATIENCE
 
 LINES, RUBBISH = 20, 10
 
@@ -44,7 +45,7 @@ class HalfwayGroup(NamedTuple):
 def deleted_unread(group: HalfwayGroup) -> str:
     gone = [TopicPartition(group.source, 0, 15)]
     for deleted in independent.client(group.broker.bootstrap).delete_records(gone).values():
-        deleted.result(60)
+        deleted.result(PATIENCE)
     return group.why()
 
 

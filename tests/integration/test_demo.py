@@ -46,4 +46,4 @@ def test_the_page_stays_up(tmp_path: Path) -> None:
     finally:
         if demo.poll() is None:
             end([*psutil.Process(demo.pid).children(recursive=True), psutil.Process(demo.pid)])
-            demo.wait(10)
+            demo.wait(PATIENCE)

@@ -16,6 +16,8 @@ from app.embedded.jars import Bundle, FetchFailed, JavaMissing, fetch_jars
 from tests.conftest import QUICK_JAVA
 from tests.support.waiting import PATIENCE
 
+RATHER_STEADY = {"broker.session.timeout.ms": "15000"}
+"""A busy machine is late with heartbeats, and a topic with three replicas takes three nodes."""
 # A shell starts background jobs with SIGINT ignored, and Python keeps that. A foreground parent does not ignore it.
 HOLD_A_BROKER = f"""
 import signal, sys
@@ -32,14 +34,14 @@ def write(cluster: Cluster, topic: str, value: bytes) -> None:
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
     producer.produce(topic, value, partition=0)
 
-    assert producer.flush(60) == 0
+    assert producer.flush(PATIENCE) == 0
 
 
 def read(cluster: Cluster, topic: str, count: int) -> list[bytes | None]:
     """Return the first records of a topic."""
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "reader", "log_level": 0})
     consumer.assign([TopicPartition(topic, 0, 0)])
-    values = [message.value() for message in consumer.consume(count, 30)]
+    values = [message.value() for message in consumer.consume(count, PATIENCE)]
     consumer.close()
     return values
 
@@ -124,7 +126,7 @@ def test_given_folder_is_kept(tmp_path: Path) -> None:
 
 def test_three_nodes_survive_the_loss_of_one() -> None:
     """Three nodes serve a replicated topic while one of them is down, and after its restart."""
-    with Broker(nodes=3, java=QUICK_JAVA) as broker:
+    with Broker(nodes=3, properties=RATHER_STEADY, java=QUICK_JAVA) as broker:
         topic = broker.create_topic("replicated", config={"min.insync.replicas": "2"}, replication=3)
         broker.kill(2)
         write(broker, topic, b"with two")

@@ -17,7 +17,7 @@ from app.model import Partition, transactional_id
 from tests.conftest import Topics
 from tests.independent import read, values
 from tests.integration.tasks import make_pipeline
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.integration
 
@@ -32,21 +32,21 @@ def test_the_successor_keeps_the_id(broker: Cluster, topics: Topics, at_work: bo
         "retry.backoff.ms": settings.RETRY_BACKOFF_MS,
     }
     earlier, later = Producer(configured), Producer(configured)
-    earlier.init_transactions(10)
+    earlier.init_transactions(PATIENCE)
     if at_work:
         earlier.begin_transaction()
         earlier.produce(sink, b"aborted")
-        earlier.flush(10)
+        earlier.flush(PATIENCE)
 
     interrupt(Producer, configured, sink)
-    later.init_transactions(10)
+    later.init_transactions(PATIENCE)
 
     began, committed = time.monotonic(), list[bytes]()
 
     def commits_again() -> bool:
         later.begin_transaction()
         later.produce(sink, b"%d" % len(committed))
-        later.commit_transaction(10)
+        later.commit_transaction(PATIENCE)
         committed.append(b"%d" % len(committed))
         return time.monotonic() - began > 3 * ASKED_AGAIN_SECONDS
 
@@ -56,7 +56,7 @@ def test_the_successor_keeps_the_id(broker: Cluster, topics: Topics, at_work: bo
         earlier.begin_transaction()
         earlier.produce(sink, b"fenced")
     with pytest.raises(KafkaException) as fenced:
-        earlier.commit_transaction(10)
+        earlier.commit_transaction(PATIENCE)
     assert error_of(fenced.value).fatal()
 
 

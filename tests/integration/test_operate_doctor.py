@@ -7,6 +7,7 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
+import pytest
 from click.testing import CliRunner
 
 from app.cli import main
@@ -16,7 +17,7 @@ from tests.independent import Written, line, produce, read
 from tests.integration.in_process import Running
 from tests.integration.service import settings
 from tests.support.configuration import file_of
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE, until
 
 SECRET, MARK = "hush-secret", b"hush-line"
 
@@ -40,8 +41,11 @@ def record(number: int) -> Written:
     return Written(good if number % 5 else b"%s %d" % (MARK, number), MARK, number % 3)
 
 
-def test_one_look_at_everything(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
+def test_one_look_at_everything(
+    broker: Cluster, topics: Topics, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A working service is healthy. A copied line is found after its end, and no archive holds a secret or a record."""
+    monkeypatch.setattr("app.operate.served.ANSWER_SECONDS", PATIENCE)
     source, sink, dead, bundle = topics("raw", 3), topics("clean", 2), topics("dead", 2), tmp_path / "found.tar.gz"
     ports = HeldPorts(1)
     config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead, http={"port": ports[0]})

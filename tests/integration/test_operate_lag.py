@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
 from click.testing import CliRunner
 from confluent_kafka import Producer
 
 from app.cli import main
 from app.embedded.broker import Cluster
+from app.kafka.ages import KafkaFirstRecords
 from tests.conftest import Topics
 from tests.independent import Written, commit, ends, line, produce
 from tests.integration.service import settings
@@ -23,8 +26,9 @@ def lag(file: Path, *arguments: str) -> tuple[int, dict[str, Any]]:
     return done.exit_code, json.loads(done.stdout)
 
 
-def test_the_lag_of_a_group(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
+def test_the_lag_of_a_group(broker: Cluster, topics: Topics, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Offsets match Kafka's own tool. Seconds are the age of the next record, or 0 if only control records follow."""
+    monkeypatch.setattr("app.start.first_records", partial(KafkaFirstRecords, seconds=PATIENCE))
     source, group = topics("raw", 4), topics("clean")
     file = tmp_path / "winnow.yaml"
     file.write_text(
@@ -35,18 +39,18 @@ def test_the_lag_of_a_group(broker: Cluster, topics: Topics, tmp_path: Path) -> 
     produce(broker.bootstrap, source, [Written(line(n), None, 1) for n in range(3)])
     own: dict[str, str | int] = {"transactional.id": f"upstream-{group}", "transaction.timeout.ms": 600_000}
     upstream = Producer({"bootstrap.servers": broker.bootstrap, **own})
-    upstream.init_transactions(30)
+    upstream.init_transactions(PATIENCE)
     upstream.begin_transaction()
     upstream.produce(source, line(1), partition=2)
-    upstream.commit_transaction(30)
+    upstream.commit_transaction(PATIENCE)
     upstream.begin_transaction()
     upstream.produce(source, line(1), partition=3)
-    upstream.flush(30)
+    upstream.flush(PATIENCE)
     commit(broker.bootstrap, group, {(source, 0): 4, (source, 1): 3, (source, 2): 1})
 
     code, found = lag(file)
     high = ends(broker.bootstrap, source)
-    upstream.abort_transaction(30)
+    upstream.abort_transaction(PATIENCE)
 
     first, second, third, fourth = found["partitions"]
     assert 0 == code

@@ -18,7 +18,8 @@ from app.cli import main
 from app.embedded.broker import Broker, Cluster
 from app.errors import ServiceRuns
 from app.model import Partition, transactional_id
-from app.runtime import REAL
+from app.operate.running import WatchedOffsets
+from app.runtime import Runtime, Timings
 from tests.conftest import Topics
 from tests.independent import Written, cleansed, client, commit, committed, line, produce, read, values
 from tests.integration.in_process import Running
@@ -66,10 +67,11 @@ def hourly(broker: Cluster, topics: Topics, tmp_path: Path) -> HourlySource:
 
 def test_a_backfill_beside_the_service(hourly: HourlySource) -> None:
     """A backfill ends before it fences anything, and the service continues in the same round."""
+    patient = Runtime(timings=Timings(sign_of_life=PATIENCE))  # it looks only until it sees the service
     with Running(hourly.config) as end:
         until(lambda: [10, 10] == hourly.committed(), "the first lines")
         with capture_logs() as logs, pytest.raises(ServiceRuns, match="works for group"):
-            run_service(hourly.config, runtime=REAL)
+            run_service(hourly.config, runtime=patient)
         assert 0 == end()
 
     assert [] == of_event(logs, "partitions_fenced")
@@ -136,8 +138,11 @@ def test_the_service_goes_on_from_there(hourly: HourlySource) -> None:
 
 def test_a_running_service_is_noticed_although_it_is_idle(hourly: HourlySource, tmp_path: Path) -> None:
     """A reset is refused while the service runs, even if it is idle, because it renews an offset each second."""
-    with Running(hourly.config) as stop:
+    look = WatchedOffsets.moved
+    with Running(hourly.config) as stop, pytest.MonkeyPatch.context() as patient:
         until(lambda: hourly.committed() == [10, 10], "the end of the source")
+        # A busy machine may be late with a commit, and the command would see an idle group.
+        patient.setattr(WatchedOffsets, "moved", lambda commits: until(lambda: look(commits), "a commit"))
         refused = [hourly.command("reset", "--to-earliest") for _ in range(2)]
         files = json.dumps({"name": "files", "url": f"file://{tmp_path}"})
         moved = CliRunner().invoke(
@@ -162,17 +167,17 @@ def test_a_transaction_that_a_crash_left_open(hourly: HourlySource) -> None:
     identity = transactional_id(hourly.group, Partition(hourly.source, 0))
     own: dict[str, str | int] = {"transactional.id": identity, "transaction.timeout.ms": 600_000}
     crashed = Producer({"bootstrap.servers": hourly.bootstrap, **own})
-    crashed.init_transactions(30)
+    crashed.init_transactions(PATIENCE)
     crashed.begin_transaction()
     consumer = Consumer({"bootstrap.servers": hourly.bootstrap, "group.id": hourly.group})
     metadata = consumer.consumer_group_metadata()
-    crashed.send_offsets_to_transaction([TopicPartition(hourly.source, 0, 9)], metadata, 30)
+    crashed.send_offsets_to_transaction([TopicPartition(hourly.source, 0, 9)], metadata, PATIENCE)
 
     code, found = hourly.command("reset", "--to-offset", "2")
 
     assert (0, True) == (code, found["done"])
     with pytest.raises(Exception, match=r"(?i)fenced"):
-        crashed.commit_transaction(30)
+        crashed.commit_transaction(PATIENCE)
     assert [2, 2] == hourly.committed()
 
 

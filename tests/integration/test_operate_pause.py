@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from click.testing import CliRunner
 
 from app.cli import main
@@ -15,9 +16,10 @@ from tests.independent import Written, cleansed, committed, line, produce, read
 from tests.integration.in_process import Running
 from tests.integration.service import settings
 from tests.support.configuration import file_of
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE, until
 
 
+@pytest.mark.usefixtures("long_looks")
 def test_a_pause_that_survives_a_restart(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
     """
     A paused service reads no record, keeps its place, and shows the pause in the lag. Afterwards each record arrives
@@ -51,8 +53,8 @@ def test_a_pause_that_survives_a_restart(broker: Cluster, topics: Topics, tmp_pa
         assert 0 == end()
     assert paused["followed_seconds"] is not None
     admin = broker.admin()
-    admin.delete_topics([dead])[dead].result(60)
-    until(lambda: dead not in admin.list_topics(timeout=60).topics, "the end of the topic")
+    admin.delete_topics([dead])[dead].result(PATIENCE)
+    until(lambda: dead not in admin.list_topics(timeout=PATIENCE).topics, "the end of the topic")
     broker.create_topic(dead)
     with Running(config):
         until(lambda: winnow("lag")["paused"] == paused["paused"], "the mark")

@@ -148,7 +148,7 @@ def test_choices_do_not_hide_what_they_leave(broker: Cluster, topics: Topics, tm
 def test_a_replay_that_is_killed(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
     """A killed replay resumes where it was, unhindered by its open transaction."""
     service = make(broker, topics, tmp_path)
-    service.serve([pair(n, n % 3) for n in range(300)])
+    service.serve([pair(n, n % 3) for n in range(3_000)])  # at that rate far from its end, however late it is killed
 
     for _ in range(2):
         before = service.end()
@@ -158,14 +158,14 @@ def test_a_replay_that_is_killed(broker: Cluster, topics: Topics, tmp_path: Path
     code, found = service.replay()
 
     assert 0 == code
-    assert 0 < found["cleansed"] < 290
-    assert Counter({b"x|%d" % n: 1 for n in range(300)}) == service.lines()
+    assert 0 < found["cleansed"] < 2_990
+    assert Counter({b"x|%d" % n: 1 for n in range(3_000)}) == service.lines()
 
 
 def test_two_replays_at_once(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
     """The later of two replays continues; the earlier one ends and says so. No line arrives twice."""
     service = make(broker, topics, tmp_path)
-    service.serve([pair(n, n % 3) for n in range(200)])
+    service.serve([pair(n, n % 3) for n in range(1_000)])
 
     with service.process("--rate", "2") as earlier:  # far from its end, however slowly the later one starts
         until(lambda: service.end() > 5, "lines")
@@ -175,7 +175,7 @@ def test_two_replays_at_once(broker: Cluster, topics: Topics, tmp_path: Path) ->
     assert 0 == code, found
     assert 3 == earlier.returncode, said
     assert "another replay" in said
-    assert Counter({b"x|%d" % n: 1 for n in range(200)}) == service.lines()
+    assert Counter({b"x|%d" % n: 1 for n in range(1_000)}) == service.lines()
 
 
 def test_an_earlier_replay_that_replaces_its_producer(broker: Cluster, topics: Topics, tmp_path: Path) -> None:

@@ -13,9 +13,10 @@ from tests.independent import Written, line, produce, read
 from tests.integration.in_process import Running
 from tests.integration.service import settings
 from tests.support.configuration import file_of
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE, until
 
-LOOKS = 60
+LOOKS = int(PATIENCE / 2)
+"""There is one every two seconds."""
 
 
 def test_rates_of_a_service_that_works(broker: Cluster, topics: Topics, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from app.kafka.acknowledged import AcknowledgedWriter
 from app.kafka.backend import Backend
@@ -15,18 +16,27 @@ from app.kafka.writers import TransactionalWriter
 from app.model import Partition
 from app.records import Lines, OutgoingRecord
 from tests.integration.tasks import Pipeline
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE, until
+
+LIMITS = (
+    *(f"writers.{what}_SECONDS" for what in ("ABORT", "COMMIT", "CONTROL", "FULL_QUEUE")),
+    *(f"offsets.{what}_SECONDS" for what in ("COMMIT", "TASK")),
+)
+"""For how long a writer waits for Kafka."""
 
 
 @contextmanager
 def writing(pipeline: Pipeline, backend: Backend) -> Iterator[TransactionalWriter | AcknowledgedWriter]:
-    """Open a writer for the first partition."""
+    """Open a writer for the first partition. No lane opens another one, so Kafka may take as long as it needs."""
     clients = TaskClients(pipeline.task_config, backend)
     writer = clients.writer(Partition(pipeline.source, 0), clients.offsets())
-    try:
-        yield writer
-    finally:
-        writer.discard()
+    with pytest.MonkeyPatch.context() as patient:
+        for name in LIMITS:
+            patient.setattr(f"app.kafka.{name}", PATIENCE)
+        try:
+            yield writer
+        finally:
+            writer.discard()
 
 
 def deliver(writer: TransactionalWriter | AcknowledgedWriter) -> None:

@@ -16,7 +16,8 @@ from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]  # no
 
 from app.kafka.failures import FENCED, error_of
 
-SECONDS = 20.0
+SECONDS = 600.0
+"""For how long to wait for the cluster; a real one may be on a busy machine."""
 LONG_AGO = 1_700_000_000_000
 """A timestamp in milliseconds: in 2023."""
 COMMITTED, UNCOMMITTED = "read_committed", "read_uncommitted"

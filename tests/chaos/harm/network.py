@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from tests.chaos.brokers import GROUPS
 from tests.chaos.cluster import System, kill, until
-from tests.chaos.harm.base import PATIENCE, POLL_SECONDS, Harm, Missed, choose
+from tests.chaos.harm.base import PATIENCE, POLL_SECONDS, PROGRESS_SECONDS, Harm, Missed, choose
 from tests.chaos.load import Load
 from tests.chaos.proxy import (
     ADD_OFFSETS,
@@ -111,7 +111,7 @@ def _held(
         before, ours = system.proxy.held[api], [*system.roles.values(), GROUPS]
         with system.proxy.rule(rule):
             yield f"{share:.0%} of the requests"
-            deadline = time.monotonic() + PATIENCE
+            deadline = time.monotonic() + PROGRESS_SECONDS
             while system.proxy.held[api] < before + HELD and time.monotonic() < deadline:
                 provoke(system, rng)
                 time.sleep(POLL_SECONDS)
