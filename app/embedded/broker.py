@@ -22,7 +22,10 @@ from app.embedded.process import ManagedProcess, Startable
 from app.errors import NotUsable
 
 CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"
-START_SECONDS = 120
+START_SECONDS = 300
+"""How long a busy machine may take. A server that has ended is noticed at once."""
+LOOK_SECONDS = 5.0
+"""A client that cannot connect tries again meanwhile, so a shorter look would find a busy server no sooner."""
 META, CHECKPOINT = "meta.properties", "bootstrap.checkpoint"
 """The files of a formatted log folder."""
 HEAP = ("-Xms128m", "-Xmx1g", "-XX:MaxMetaspaceSize=256m", "-XX:+ExitOnOutOfMemoryError")
@@ -53,9 +56,10 @@ class Cluster:
         """Create topics; ask again if a node drops out of the metadata, because its requests go with it."""
         missing, asked_again = {topic.topic: topic for topic in topics}, False
         while missing:
-            for name, created in self.admin().create_topics(list(missing.values())).items():
+            wanted = self.admin().create_topics(list(missing.values()), request_timeout=START_SECONDS)
+            for name, created in wanted.items():
                 try:
-                    created.result(30)
+                    created.result()
                 except KafkaException as error:
                     match error.args[0].code():
                         case KafkaError._DESTROY_BROKER:  # noqa: SLF001
@@ -75,12 +79,13 @@ class Cluster:
         settings = {"retention.ms": "-1", **(config or {})}
         self.create_topics(NewTopic(name, partitions, replication, config=settings))
         admin = self.admin()
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline:
-            known = admin.list_topics(name, timeout=10).topics[name].partitions
+            known = admin.list_topics(name, timeout=START_SECONDS).topics[name].partitions
             if len(known) == partitions and all(p.leader >= 0 for p in known.values()):
                 return name
-        raise BrokerFailed(f"Topic {name} was created, but some of its partitions still have no leader after 30 s.")
+        problem = f"some of its partitions still have no leader after {START_SECONDS} s"
+        raise BrokerFailed(f"Topic {name} was created, but {problem}.")
 
 
 class Broker(Cluster, Startable):
@@ -241,7 +246,7 @@ class Broker(Cluster, Startable):
         """
         # Only a new client is sure to ask this node.
         admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{self._ports[node - 1]}", **QUIET})
-        known = admin.list_topics(timeout=0.5)
+        known = admin.list_topics(timeout=LOOK_SECONDS)
         leaders = (each.leader for topic in known.topics.values() for each in topic.partitions.values())
         return len(known.brokers) == len(self._processes) and all(leader >= 0 for leader in leaders)
 
