@@ -14,6 +14,7 @@ from tests.integration.in_process import ALONE
 from tests.integration.secured import SecuredBroker
 from tests.integration.service import Winnow
 from tests.support.leftovers import _nothing_is_left_running
+from tests.support.waiting import PATIENCE
 
 __all__ = ["_nothing_is_left_running"]
 
@@ -44,6 +45,13 @@ def second() -> Iterator[Broker]:
 def brief_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let commands look for a running service only for a moment; use it where none runs."""
     monkeypatch.setattr("app.start.clients", lambda config, runtime=ALONE: clients(config, runtime))
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a fence and a commit take long; usually a fence gives up, and a slow commit costs a task its producer."""
+    for limit in ("fence.FENCE_SECONDS", "writers.COMMIT_SECONDS", "writers.SENT_AGAIN_SECONDS"):
+        monkeypatch.setattr(f"app.kafka.{limit}", PATIENCE)
 
 
 @pytest.fixture(params=["one cluster", "two clusters"])
