@@ -12,7 +12,7 @@ import re
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from itertools import pairwise
@@ -133,7 +133,7 @@ def produce(bootstrap: str, topic: str, records: Iterable[Written], **settings: 
     usual: dict[str, Any] = {"bootstrap.servers": bootstrap, "log_level": 0, "max.in.flight": 1, "linger.ms": 5}
     producer = Producer({**usual, "message.max.bytes": LARGEST, **settings})
     send(producer, topic, records, failures)
-    assert producer.flush(60) == 0
+    assert producer.flush(PATIENCE) == 0
     assert not failures, failures[0].str()
 
 
@@ -198,6 +198,8 @@ def _consumer(bootstrap: str) -> Consumer:
 
 def _note_end(message: Message, reached: dict[Place, int]) -> None:
     error: Any = message.error()
+    if message.topic() is None:
+        return  # a connection was lost, and comes back
     assert error.code() == KafkaError._PARTITION_EOF, error.str()  # librdkafka's own codes have names that begin with _
     place: Any = message.topic(), message.partition()
     reached[place] = message.offset() or 0
@@ -228,14 +230,20 @@ def beginnings(bootstrap: str, topic: str) -> dict[Place, int]:
 
 def _offsets(bootstrap: str, topic: str, spec: OffsetSpec) -> dict[Place, int]:
     admin = client(bootstrap)
-    partitions = admin.list_topics(topic, timeout=30).topics[topic].partitions
-    asked = {TopicPartition(topic, number): spec for number in partitions}
+    asked = {TopicPartition(topic, number): spec for number in _partitions(bootstrap, topic)}
 
     def ask() -> dict[Place, int]:
-        answers = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_UNCOMMITTED)
-        return {(at.topic, at.partition): answer.result(30).offset for at, answer in answers.items()}
+        answers = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=30)
+        found = {(at.topic, at.partition): answer.result().offset for at, answer in answers.items()}
+        if any(offset < 0 for offset in found.values()):  # so librdkafka 2.16 tells that a leader did not respond
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        return found
 
     return _retried(ask)
+
+
+def _partitions(bootstrap: str, topic: str) -> Collection[int]:
+    return _retried(lambda: client(bootstrap).list_topics(topic, timeout=30)).topics[topic].partitions
 
 
 def _retried(ask: Callable[[], T]) -> T:
@@ -252,8 +260,7 @@ def _retried(ask: Callable[[], T]) -> T:
 
 def committed(bootstrap: str, group: str, *topics: str) -> dict[Place, int]:
     """Return the committed offsets of a group for these topics."""
-    known = {topic: client(bootstrap).list_topics(topic, timeout=30).topics[topic] for topic in topics}
-    asked = [TopicPartition(topic, number) for topic, about in known.items() for number in about.partitions]
+    asked = [TopicPartition(topic, number) for topic in topics for number in _partitions(bootstrap, topic)]
     # Not the admin client's list_consumer_group_offsets: it can crash (librdkafka 2.16) on a restarted broker. Requests
     # are short and repeated: one that waits while the broker starts may never get a response.
     answers = _retried(lambda: _member(bootstrap, group).committed(asked, 15))
