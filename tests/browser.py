@@ -8,10 +8,10 @@ import os
 import select
 import shutil
 import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
+
+from tests.support.waiting import PATIENCE, until
 
 PROGRAM = shutil.which("chromium")
 FLAGS = (
@@ -24,9 +24,6 @@ FLAGS = (
     "--hide-scrollbars",
     "--force-color-profile=srgb",
 )
-# Generous, for a machine busy with other tests.
-ANSWER_SECONDS = 120.0
-LOOK_SECONDS = 0.2
 
 Message = dict[str, Any]
 
@@ -98,15 +95,9 @@ class Browser:
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
 
-    def until(self, expression: str, seconds: float = ANSWER_SECONDS) -> None:
+    def until(self, expression: str) -> None:
         """Wait until an expression in the page is true."""
-        self._until(lambda: bool(self.value(expression)), expression, seconds)
-
-    def _until(self, condition: Callable[[], bool], what: str, seconds: float) -> None:
-        deadline = time.monotonic() + seconds
-        while not condition():
-            assert time.monotonic() < deadline, f"waited {seconds} s for {what}"
-            time.sleep(LOOK_SECONDS)
+        until(lambda: self.value(expression), expression)
 
     def screenshot(self, file: Path) -> None:
         """Write the visible page as a PNG."""
@@ -128,8 +119,8 @@ class Browser:
 
     def _read(self) -> Message:
         while b"\0" not in self._rest:
-            ready, _, _ = select.select([self._in], [], [], ANSWER_SECONDS)
-            assert ready, f"the browser has not answered for {ANSWER_SECONDS} s"
+            ready, _, _ = select.select([self._in], [], [], PATIENCE)
+            assert ready, f"the browser has not answered for {PATIENCE} s"
             read = os.read(self._in, 1 << 20)
             assert read, "the browser has ended"
             self._rest += read

@@ -12,7 +12,7 @@ import re
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from itertools import pairwise
@@ -20,7 +20,6 @@ from typing import Any, NamedTuple, Self, TypeVar, cast
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
-    OFFSET_INVALID,
     Consumer,
     IsolationLevel,
     KafkaError,
@@ -199,6 +198,8 @@ def _consumer(bootstrap: str) -> Consumer:
 
 def _note_end(message: Message, reached: dict[Place, int]) -> None:
     error: Any = message.error()
+    if message.topic() is None:
+        return  # a connection was lost, and comes back
     assert error.code() == KafkaError._PARTITION_EOF, error.str()  # librdkafka's own codes have names that begin with _
     place: Any = message.topic(), message.partition()
     reached[place] = message.offset() or 0
@@ -228,19 +229,21 @@ def beginnings(bootstrap: str, topic: str) -> dict[Place, int]:
 
 
 def _offsets(bootstrap: str, topic: str, spec: OffsetSpec) -> dict[Place, int]:
+    admin = client(bootstrap)
+    asked = {TopicPartition(topic, number): spec for number in _partitions(bootstrap, topic)}
+
     def ask() -> dict[Place, int]:
-        asked = {TopicPartition(topic, number): spec for number in _partitions(bootstrap, topic)}
-        answers = client(bootstrap).list_offsets(asked, isolation_level=IsolationLevel.READ_UNCOMMITTED)
-        found = {(at.topic, at.partition): answer.result(30).offset for at, answer in answers.items()}
-        if OFFSET_INVALID in found.values():  # librdkafka 2.16 returns it if a leader does not respond in time
-            raise TimeoutError
+        answers = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=30)
+        found = {(at.topic, at.partition): answer.result().offset for at, answer in answers.items()}
+        if any(offset < 0 for offset in found.values()):  # so librdkafka 2.16 tells that a leader did not respond
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
         return found
 
     return _retried(ask)
 
 
-def _partitions(bootstrap: str, topic: str) -> Iterable[int]:
-    return client(bootstrap).list_topics(topic, timeout=30).topics[topic].partitions
+def _partitions(bootstrap: str, topic: str) -> Collection[int]:
+    return _retried(lambda: client(bootstrap).list_topics(topic, timeout=30)).topics[topic].partitions
 
 
 def _retried(ask: Callable[[], T]) -> T:

@@ -26,6 +26,7 @@ from app.offsets.metadata import UNKNOWN, OffsetMetadata
 from tests.conftest import Topics
 from tests.independent import Record, Written, amiss, line, lines, produce, read, values
 from tests.integration.service import Winnow, WinnowOnSpark, settings
+from tests.support.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[1]
 GOOD, PARTITIONS = 30, 2
@@ -171,7 +172,7 @@ def offsets(bootstrap: str, group: str, topic: str) -> dict[int, tuple[int, str]
     """Return the committed offset of each partition, with its metadata."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "log_level": 0})
     try:
-        found = consumer.committed([TopicPartition(topic, number) for number in range(PARTITIONS)], 60)
+        found = consumer.committed([TopicPartition(topic, number) for number in range(PARTITIONS)], PATIENCE)
     finally:
         consumer.close()
     return {at.partition: (at.offset, at.metadata or "") for at in found}

@@ -13,6 +13,7 @@ from typing import Self
 from app.demo.verify import NOTHING_SEEN, Verification, VerificationFailed, VerificationResult
 
 REPORT_SECONDS = 0.25
+LOWEST = 19
 
 
 class BackgroundVerification:
@@ -20,12 +21,15 @@ class BackgroundVerification:
     A verification that reads while the service runs. `latest()` returns its progress, `finish()` ends it.
 
     `start` is called in the other process, so it must be picklable.
+
+    Args:
+        niceness: of that process.
     """
 
-    def __init__(self, start: Callable[[], Verification]) -> None:
+    def __init__(self, start: Callable[[], Verification], niceness: int = LOWEST) -> None:
         context = multiprocessing.get_context("spawn")  # a fork would inherit librdkafka's locks without its threads
         self._ours, theirs = context.Pipe()
-        self._process = context.Process(target=_verify, args=(theirs, start), daemon=True)
+        self._process = context.Process(target=_verify, args=(theirs, start, niceness), daemon=True)
         self._process.start()
         theirs.close()
         self._latest = NOTHING_SEEN
@@ -55,10 +59,10 @@ class BackgroundVerification:
         self._ours.send("finish")
 
 
-def _verify(pipe: Connection, start: Callable[[], Verification]) -> None:
+def _verify(pipe: Connection, start: Callable[[], Verification], niceness: int) -> None:
     """Verify until told to finish; send verdicts regularly, and the final one at the end."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the demo, which then ends this process
-    os.nice(19)
+    os.nice(niceness)
     with start() as verification:
         sent, told = 0.0, False
         while verification.poll() or not told:  # after the request to finish, continue while records arrive

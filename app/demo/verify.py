@@ -23,6 +23,7 @@ from app.demo.lines import GeneratedRecord, Recipe
 
 BATCH = 10_000
 DIGITS = 9
+ANSWER_SECONDS = 30.0
 FOREIGN = (-1, -1)
 HEADER = "__connect.errors."
 CONSUMER: dict[str, str | int | float | bool] = {
@@ -81,7 +82,8 @@ class Verification:
 
     def __init__(self, bootstrap: str, recipe: Recipe, *, source: str, sink: str, dead_letters: str) -> None:
         self._recipe, self._source, self._sink, self._dead_letters = recipe, source, sink, dead_letters
-        self._admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+        self._bootstrap = bootstrap
+        self._admin = self._connect()
         sizes = {topic: _partitions(self._admin, topic) for topic in (sink, dead_letters)}
         self._sink_partitions = sizes[sink]
         self._ends = {(topic, number): -1 for topic, size in sizes.items() for number in range(size)}
@@ -92,6 +94,9 @@ class Verification:
         self._faults: Counter[str] = Counter()
         self._consumer = Consumer({**CONSUMER, "bootstrap.servers": bootstrap})
         self._consumer.assign([Place(*place, OFFSET_BEGINNING) for place in self._ends])
+
+    def _connect(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self._bootstrap, "log_level": 0})
 
     def __enter__(self) -> Self:
         return self
@@ -121,12 +126,13 @@ class Verification:
         Read both topics to their current ends, and return the result.
 
         A partition's end is reached when Kafka reports PARTITION_EOF. Offsets still held back by an open transaction
-        after the timeout count as a fault.
+        when nothing more has come for the timeout count as a fault.
         """
         deadline = time.monotonic() + timeout
         wanted = self._watermarks(deadline)
         while time.monotonic() < deadline and any(self._ends[place] < end for place, end in wanted.items()):
-            self.poll()
+            if self.poll():
+                deadline = time.monotonic() + timeout
         held_back = sum(max(0, end - max(0, self._ends[place])) for place, end in wanted.items())
         return self.result(held_back)
 
@@ -192,14 +198,21 @@ class Verification:
         """Return the end of each partition, including open transactions; wait for a restarting broker."""
         asked = {Place(*place): OffsetSpec.latest() for place in self._ends}  # type: ignore[no-untyped-call]
         while True:
-            answers = self._admin.list_offsets(asked, isolation_level=IsolationLevel.READ_UNCOMMITTED)
+            answers = self._admin.list_offsets(
+                asked, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=ANSWER_SECONDS
+            )
             try:
-                return {(place.topic, place.partition): answer.result(30).offset for place, answer in answers.items()}
+                ends = {(place.topic, place.partition): answer.result().offset for place, answer in answers.items()}
+                if all(end >= 0 for end in ends.values()):
+                    return ends
+                why = "no response"  # librdkafka 2.16 returns a negative offset if a leader does not respond
             except KafkaException as error:
-                if time.monotonic() > deadline:
-                    message = f"The verification cannot read the ends of its topics: {error.args[0].str()}"
-                    raise VerificationFailed(message) from None
-                self.poll()
+                why = error.args[0].str()
+            if time.monotonic() > deadline:
+                raise VerificationFailed(f"The verification cannot read the ends of its topics: {why}")
+            self.poll()
+            # A client whose only broker was killed may never get a response again (librdkafka 2.16).
+            self._admin = self._connect()
 
 
 _Row = tuple[int, int, int]

@@ -24,7 +24,9 @@ from app.errors import NotUsable
 
 CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"
 START_SECONDS = 300
-"""More than a start takes on a busy machine: a server that ends is noticed soon."""
+"""How long a busy machine may take. A server that has ended is noticed at once."""
+LOOK_SECONDS = 5.0
+"""A client that cannot connect tries again meanwhile, so a shorter look would find a busy server no sooner."""
 META, CHECKPOINT = "meta.properties", "bootstrap.checkpoint"
 """The files of a formatted log folder."""
 HEAP = ("-Xms128m", "-Xmx1g", "-XX:MaxMetaspaceSize=256m", "-XX:+ExitOnOutOfMemoryError")
@@ -58,9 +60,10 @@ class Cluster:
         missing, asked_again = {topic.topic: topic for topic in topics}, False
         deadline = time.monotonic() + START_SECONDS
         while missing:
-            for name, created in self.admin().create_topics(list(missing.values())).items():
+            wanted = self.admin().create_topics(list(missing.values()), request_timeout=START_SECONDS)
+            for name, created in wanted.items():
                 try:
-                    created.result(START_SECONDS)
+                    created.result()
                 except KafkaException as error:
                     match error.args[0].code():
                         case code if code in LATE and time.monotonic() < deadline:
@@ -247,7 +250,7 @@ class Broker(Cluster, Startable):
         """
         # Only a new client is sure to ask this node.
         admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{self._ports[node - 1]}", **QUIET})
-        known = admin.list_topics(timeout=5)
+        known = admin.list_topics(timeout=LOOK_SECONDS)
         leaders = (each.leader for topic in known.topics.values() for each in topic.partitions.values())
         return len(known.brokers) == len(self._processes) and all(leader >= 0 for leader in leaders)
 

@@ -55,6 +55,12 @@ def long_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.start.clients", lambda config, runtime=long: clients(config, runtime))
 
 
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a fence and a commit take long; usually a fence gives up, and a slow commit costs a task its producer."""
+    for limit in ("fence.FENCE_SECONDS", "writers.COMMIT_SECONDS", "writers.SENT_AGAIN_SECONDS"):
+        monkeypatch.setattr(f"app.kafka.{limit}", PATIENCE)
+
+
 @pytest.fixture(params=["one cluster", "two clusters"])
 def centre(request: pytest.FixtureRequest) -> Broker | None:
     """Return the cluster of the sink, the dead letters and the offsets; None if it is the source's."""

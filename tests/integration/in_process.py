@@ -98,15 +98,16 @@ class Running:
 
     Args:
         written: its configuration.
+        runtime: its clocks and its patience.
     """
 
-    def __init__(self, written: Mapping[str, Any]) -> None:
+    def __init__(self, written: Mapping[str, Any], runtime: Runtime = REAL) -> None:
         self.code: int | None = None
         self._stop = _Unsignalled()
-        self._thread = threading.Thread(target=self._run, args=(written,), daemon=True)
+        self._thread = threading.Thread(target=self._run, args=(written, runtime), daemon=True)
 
-    def _run(self, written: Mapping[str, Any]) -> None:
-        self.code = run(written, until_end=False, stop=self._stop, runtime=REAL)[0]
+    def _run(self, written: Mapping[str, Any], runtime: Runtime) -> None:
+        self.code = run(written, until_end=False, stop=self._stop, runtime=runtime)[0]
 
     def __enter__(self) -> Callable[[], int | None]:
         self._thread.start()
@@ -138,7 +139,9 @@ class Told:
 
 
 @contextlib.contextmanager
-def services(*configs: dict[str, Any]) -> Iterator[tuple[Told, list[Callable[[], int | None]]]]:
+def services(
+    *configs: dict[str, Any], runtime: Runtime = REAL
+) -> Iterator[tuple[Told, list[Callable[[], int | None]]]]:
     """Run services side by side. Return their log and a function for each that ends it and returns its exit code."""
     with capture_logs() as entries, contextlib.ExitStack() as stack:
-        yield Told(entries), [stack.enter_context(Running(config)) for config in configs]
+        yield Told(entries), [stack.enter_context(Running(config, runtime)) for config in configs]

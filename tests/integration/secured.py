@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from types import MappingProxyType
@@ -28,6 +28,7 @@ from tests.independent import Written, amiss, committed, line, produce, read, va
 from tests.integration.certificates import Authority
 from tests.integration.service import Event, settings
 from tests.integration.tokens import AUDIENCE, CLIENT, ISSUER, SECRET, TokenServer
+from tests.support.waiting import PATIENCE, until
 
 USER, PASSWORD = "winnow", "r1ght-4f2c81"
 ITERATIONS = 4096
@@ -137,7 +138,7 @@ class SecuredBroker(Broker):
         for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
             wanted = UserScramCredentialUpsertion(USER, ScramCredentialInfo(mechanism, ITERATIONS), password.encode())
             for future in admin.alter_user_scram_credentials([wanted]).values():
-                future.result(60)
+                future.result(PATIENCE)
 
     def login(self, way: str) -> dict[str, str]:
         """Return the client settings of one login method: a listener, or a SCRAM mechanism."""
@@ -206,9 +207,24 @@ def rule(right: Right, user: str = USER) -> AclBinding:
 
 def allow(broker: Broker, rights: Iterable[Right]) -> None:
     """Grant the user these rights."""
-    admin = broker.admin()  # responses arrive only while it lives
-    for future in admin.create_acls([rule(each) for each in rights]).values():
-        future.result(60)
+    create(broker, [rule(each) for each in rights])
+
+
+def create(broker: Broker, rules: Iterable[AclBinding]) -> None:
+    """Create ACLs, and wait until the broker obeys them: the response comes from the controller."""
+    rules, admin = list(rules), broker.admin()  # responses arrive only while it lives
+    for future in admin.create_acls(rules).values():
+        future.result(PATIENCE)
+    until(lambda: all(obeyed(broker, each) for each in rules), "the ACLs")
+
+
+def obeyed(broker: Broker, like: AclBinding) -> Sequence[AclBinding]:
+    """Return the ACLs with the same fields that the broker knows."""
+    fields = (like.restype, like.name, like.resource_pattern_type, like.principal, like.host, like.operation)
+    found: Sequence[AclBinding] = (
+        broker.admin().describe_acls(AclBindingFilter(*fields, like.permission_type)).result(PATIENCE)
+    )
+    return found
 
 
 def forbid(broker: Broker, right: Right) -> None:
@@ -217,8 +233,9 @@ def forbid(broker: Broker, right: Right) -> None:
     pattern = rule(right).resource_pattern_type
     found = AclBindingFilter(kind, name, pattern, f"User:{USER}", "*", operation, AclPermissionType.ALLOW)
     admin = broker.admin()
-    (taken,) = admin.delete_acls([found])[found].result(60)
+    (taken,) = admin.delete_acls([found])[found].result(PATIENCE)
     assert right == (taken.restype, taken.name, taken.operation)
+    until(lambda: not obeyed(broker, taken), "the end of the ACL")
 
 
 def stage(broker: SecuredBroker, way: str, name: str) -> Event:

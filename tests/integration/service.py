@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import random
 import re
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
@@ -19,7 +20,7 @@ import psutil
 
 from tests.support.logs import of_event
 from tests.support.spark import jvms, quick_spark
-from tests.support.waiting import PATIENCE, alive_after, end, until
+from tests.support.waiting import PATIENCE, alive_after, end, freeze, until
 
 if TYPE_CHECKING:
     from app.runtime import Timings
@@ -219,33 +220,31 @@ def refusal(config: Event, folder: Path) -> str:
 def working(root: psutil.Process) -> Iterator[psutil.Process]:
     """Find the Python workers below a process that run a task: they have connections to Kafka; idle ones do not."""
     for process in _children(root, recursive=True):
-        if _forks_workers(process):
-            yield from (worker for worker in _children(process) if _connections(worker) > 1)
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if _is_daemon(process) and not _is_daemon(process.parent()):
+                yield from _with_task(_children(process))
 
 
 def forked_workers(root: psutil.Process) -> Iterator[psutil.Process]:
     """Find the workers of a service without Spark that run a task."""
     for manager in _children(root):
-        yield from (worker for worker in _children(manager) if _connections(worker) > 1)
+        yield from _with_task(_children(manager))
 
 
 def _children(process: psutil.Process, *, recursive: bool = False) -> list[psutil.Process]:
-    """Return the children of a process; none if it has ended."""
+    """Return the processes below one that may end meanwhile."""
     try:
-        return list(process.children(recursive=recursive))
+        return list(process.children(recursive))
     except psutil.NoSuchProcess:
         return []
 
 
-def _forks_workers(process: psutil.Process) -> bool:
-    """Return whether a process is pyspark's daemon; a worker that it forked has the same command line."""
-    try:
-        return _is_daemon(process) and not _is_daemon(process.parent())
-    except psutil.NoSuchProcess:
-        return False
+def _with_task(workers: Iterable[psutil.Process]) -> Iterator[psutil.Process]:
+    return (worker for worker in workers if _connections(worker) > 1)
 
 
 def _is_daemon(process: psutil.Process | None) -> bool:
+    """Return whether a process is pyspark's daemon, or a worker that it forked."""
     return process is not None and bool(DAEMON.search(" ".join(process.cmdline())))
 
 
@@ -255,3 +254,23 @@ def _connections(process: psutil.Process) -> int:
         return sum(each.status == psutil.CONN_ESTABLISHED for each in process.net_connections("tcp"))
     except psutil.NoSuchProcess:
         return 0
+
+
+def kill_a_worker(service: Winnow, dice: random.Random) -> psutil.Process:
+    """Kill a worker that runs a task, wait for its end, and return it."""
+
+    def victim() -> psutil.Process | None:
+        workers = service.workers
+        with contextlib.suppress(psutil.NoSuchProcess):  # it has just ended by itself
+            for worker in dice.sample(workers, len(workers)):
+                freeze(worker)
+                if _connections(worker) > 1:  # its task has not ended between our look and the freeze
+                    worker.kill()
+                    return worker
+                worker.send_signal(signal.SIGCONT)
+        return None
+
+    killed = until(victim, "a worker that runs a task")
+    assert killed is not None
+    alive_after([killed])
+    return killed

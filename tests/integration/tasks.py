@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Self
 
 import pytest
@@ -15,6 +16,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType  # type: ignore[attr-defined]
 
 from app.embedded.broker import Broker
+from app.errors import Unreachable
 from app.executor import task
 from app.executor.parse import make_parser
 from app.kafka.admin import AdminConnection
@@ -28,7 +30,7 @@ from tests import independent
 from tests.conftest import Topics
 from tests.independent import Place, Record, Written, line, produce
 from tests.servers.kafka_tool import kafka_tool
-from tests.support.waiting import PATIENCE, until
+from tests.support.waiting import PATIENCE, until, without
 
 BOTH_GUARANTEES = pytest.mark.parametrize("guarantee", list(Guarantee))
 """For behaviour that must not depend on the delivery guarantee."""
@@ -78,7 +80,9 @@ class Pipeline:
         """The configuration that a driver would pass to all tasks."""
         kafka = {"bootstrap.servers": self.bootstrap}
         topics = KafkaTopics(AdminConnection({"bootstrap.servers": self.output}))
-        sink, dead = topics.destination(self.sink), topics.destination(self.dead)
+        sink, dead = (
+            without(Unreachable, partial(topics.destination, each), "Kafka's answer") for each in (self.sink, self.dead)
+        )
         task_config = TaskConfig(self.group, self.guarantee, sink, dead, "raw", Plugin("idc-access-log"), kafka)
         if self.centre:
             sink_kafka = {"bootstrap.servers": self.centre}
@@ -108,7 +112,7 @@ class Pipeline:
         return tuple(ranges)
 
     def run(self, *ranges: OffsetRange, seconds: float = PATIENCE) -> dict[Partition, Receipt]:
-        """Run one task, by default from the committed offsets to the ends of all partitions, however long it takes."""
+        """Run one task, by default from the committed offsets to the ends of all partitions."""
         task_config = self.task_config
         assignment = Assignment(task_config, ranges or self.ranges(), seconds, deadline=time.time() + seconds)
         parser = self.parser or make_parser(task_config)
@@ -196,21 +200,25 @@ class RunningTask:
 
 
 def alter(bootstrap: str, topic: str, **settings: object) -> None:
-    """Change the configuration of a topic, and wait until the broker applies it. `_` stands for a dot."""
-    _alter(bootstrap, topic, {name.replace("_", "."): str(value) for name, value in settings.items()})
-    # A broker shows a change before the logs follow it. But it finishes one change before it shows the next one.
-    _alter(bootstrap, topic, {"file.delete.delay.ms": str(next(DELAYS))})
+    """
+    Change the configuration of a topic, and wait until the broker applies it. `_` stands for a dot.
+
+    A broker first shows a change and then applies it to its logs, which no request shows. But it takes changes one after
+    the other: once it shows a second one, the first is applied.
+    """
+    _set(bootstrap, topic, {name.replace("_", "."): str(value) for name, value in settings.items()})
+    _set(bootstrap, topic, {"file.delete.delay.ms": str(time.time_ns() // 1_000_000)})  # harmless, and always new
 
 
-def _alter(bootstrap: str, topic: str, wanted: Mapping[str, str]) -> None:
-    entries = [ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in wanted.items()]
-    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
-    admin = independent.client(bootstrap)
-    for altered in admin.incremental_alter_configs([resource]).values():
+def _set(bootstrap: str, topic: str, wanted: Mapping[str, str]) -> None:
+    """Change the configuration of a topic, and wait until the broker shows that."""
+    admin, resource = independent.client(bootstrap), partial(ConfigResource, ResourceType.TOPIC, topic)
+    entries = [ConfigEntry(*each, incremental_operation=AlterConfigOpType.SET) for each in wanted.items()]
+    for altered in admin.incremental_alter_configs([resource(incremental_configs=entries)]).values():
         altered.result(PATIENCE)
 
     def is_shown() -> bool:
-        (found,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]).values()
+        (found,) = admin.describe_configs([resource()]).values()
         known = found.result(PATIENCE)
         return all(known[name].value == value for name, value in wanted.items())
 

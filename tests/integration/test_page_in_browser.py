@@ -20,7 +20,7 @@ from app.errors import OutOfRange
 from app.model import FirstWaiting, Partition, Pause
 from app.offsets.metadata import Counts
 from app.offsets.times import Histogram, TaskTimes
-from app.runtime import REAL
+from app.runtime import REAL, Runtime
 from app.status.server import serve
 from app.status.snapshot import About, Ending, PartitionState, PartitionStatus, Phase, Problem, RoundStatus, Snapshot
 from app.status.window import Moment, Point
@@ -138,7 +138,9 @@ class Shown:
 def page(
     shown: Shown, folder: Path, width: int = 1100, height: int = 800, *, dark: bool = False
 ) -> Iterator[tuple[Browser, AbstractContextManager[str]]]:
-    server = serve("127.0.0.1", 0, lambda: shown.now)
+    # A browser may take so long to start that the driver would count as dead.
+    clock = Runtime(wall_clock=lambda: shown.now.at)
+    server = serve("127.0.0.1", 0, lambda: shown.now, clock)
     with (
         server as url,
         Browser(folder / "profile", width, height, dark=dark) as browser,

@@ -18,11 +18,11 @@ from app.kafka.writers import TransactionalWriter
 from app.model import Assignment, Destination, Guarantee, OffsetRange, Partition, Plugin, TaskConfig
 from app.offsets.contract import StoreContext
 from tests.chaos.cluster import stopped
-from tests.conftest import QUICK_JAVA
+from tests.conftest import QUICK_JAVA, wait_for_coordinators
 from tests.independent import Written, cleansed, committed, connect_again, line, produce, read, values
 from tests.integration.three_nodes.placed import COMPACTED, FRAGILE_NODE
 from tests.integration.writers import deliver, make_dead_letters, make_lines
-from tests.support.waiting import until, without
+from tests.support.waiting import PATIENCE, until, without
 
 RAW, CLEAN, DEAD = "pending.raw", "pending.clean", "pending.dead"
 COMMITTED, ABORTED, HANGS, LETTERS, WENT_ON = PARTITIONS = [Partition(RAW, number) for number in range(5)]
@@ -41,6 +41,7 @@ def three() -> Iterator[Broker]:
     placed |= {RAW: [1] * 5, CLEAN: [1, 1, FRAGILE_NODE, 1, 1], DEAD: [1]}
     with Broker(nodes=3, java=QUICK_JAVA) as broker:
         broker.create_topics(*(topic(name, *nodes) for name, nodes in placed.items()))
+        wait_for_coordinators(broker)
         yield broker
 
 
@@ -54,7 +55,8 @@ def make_config(broker: Broker) -> TaskConfig:
     """Return the configuration that a driver would pass to a task."""
     sink, dead = Destination(CLEAN, 5, 1_000_000), Destination(DEAD, 1, 1_000_000)
     kafka = {"bootstrap.servers": broker.bootstrap}
-    return TaskConfig("pending", Guarantee.EXACTLY_ONCE, sink, dead, "raw", Plugin("idc-access-log"), kafka)
+    parser, long = Plugin("idc-access-log"), 600.0  # Kafka must end no transaction by itself
+    return TaskConfig("pending", Guarantee.EXACTLY_ONCE, sink, dead, "raw", parser, kafka, transaction_seconds=long)
 
 
 class Owner:
@@ -88,7 +90,7 @@ class Owner:
 
     def end(self) -> None:
         """End the transaction while the broker of the offsets cannot write its marker, unnoticed."""
-        (self.client.abort_transaction if self.partition == ABORTED else self.client.commit_transaction)(10)
+        (self.client.abort_transaction if self.partition == ABORTED else self.client.commit_transaction)(PATIENCE)
         self.writer._open, self.writer._began_at = False, AFTER
 
     def go_on(self) -> None:
@@ -123,7 +125,7 @@ def pending(three: Broker) -> TaskConfig:
 
 def leader(broker: Broker) -> int:
     """Return the leader of the sink's partition on the fragile node."""
-    return int(broker.admin().list_topics(CLEAN, timeout=60).topics[CLEAN].partitions[HANGS.number].leader)
+    return int(broker.admin().list_topics(CLEAN, timeout=PATIENCE).topics[CLEAN].partitions[HANGS.number].leader)
 
 
 def test_a_pending_offset_is_ended_as_its_records_were(three: Broker, pending: TaskConfig) -> None:
@@ -136,7 +138,8 @@ def test_a_pending_offset_is_ended_as_its_records_were(three: Broker, pending: T
     assert {BEFORE} == {at.offset for at in known.values()}
 
     ranges = tuple(OffsetRange(each, BEFORE, BEFORE, END) for each in PARTITIONS)
-    receipts = task.run(Assignment(pending, ranges, 120, deadline=0), TaskClients(pending), make_parser(pending), 120)
+    assignment = Assignment(pending, ranges, PATIENCE, deadline=0)
+    receipts = task.run(assignment, TaskClients(pending), make_parser(pending), PATIENCE)
 
     assert {each: END - (BEFORE if each in (ABORTED, HANGS) else AFTER) for each in PARTITIONS} == {
         receipt.partition: receipt.records for receipt in receipts

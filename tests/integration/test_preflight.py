@@ -20,17 +20,18 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its 
 )
 
 from app.config import Config, load, undecided
-from app.driver.check import connected
 from app.driver.diagnostics import Severity
 from app.driver.preflight import Preflight
 from app.driver.stop import Stop
-from app.errors import NotAllowed, NotUsable
+from app.errors import NotAllowed, NotUsable, Unreachable
 from app.runtime import REAL
 from app.start import clients, service
 from tests.conftest import STEADY, wait_for_coordinators
+from tests.integration import checks
 from tests.integration.guarded import GuardedBroker, login
 from tests.integration.in_process import ThreadRounds
-from tests.integration.secured import allow
+from tests.integration.secured import allow, create
+from tests.support.waiting import PATIENCE, until, without
 
 KINDS = {
     "--topic": ResourceType.TOPIC,
@@ -63,9 +64,9 @@ def configuration(broker: GuardedBroker, name: str, *more: str) -> Config:
 
 def checked(config: Config) -> tuple[int, list[str], list[str]]:
     """Return the exit code of `check --connect`, its errors and its warnings."""
-    said: dict[str, list[str]] = {}
-    code = connected(config, clients(config), lambda state, what: said.setdefault(state, []).append(str(what)))
-    return code, said.get("refuses", []), said.get("warns", [])
+    code, said = checks.checked(config)
+    refused, warnings = ([what for state, what in said if state == wanted] for wanted in ("refuses", "warns"))
+    return code, refused, warnings
 
 
 def do_as_told(broker: GuardedBroker, cure: str) -> None:
@@ -148,11 +149,11 @@ def test_each_right_is_missed(
         operation,
         AclPermissionType.DENY,
     )
-    admin = guarded.admin()
-    admin.create_acls([deny])[deny].result(60)
+    create(guarded, [deny])
     config = configuration(guarded, name)
 
-    (refused,) = [each for each in Preflight(config, clients(config)).rights() if each.severity is Severity.REFUSES]
+    found = without(Unreachable, Preflight(config, clients(config)).rights, "Kafka's answers")
+    (refused,) = [each for each in found if each.severity is Severity.REFUSES]
 
     if kind is ResourceType.TRANSACTIONAL_ID:
         assert f"--operation Write --transactional-id {resource.format(name)} " in refused.error.cure
@@ -180,13 +181,15 @@ def test_a_topic_that_only_the_pattern_means_may_be_unreadable(guarded: GuardedB
     assert (0, []) == (code, refused)
     assert 1 == sum(f"lacks Read on topic '{theirs}', so its partitions are not read" in each for each in warnings)
     assert 0 == run(config)
-    assert 2 == ends(guarded)[f"{name}-dead-0"]  # the record, and the end of its transaction
+    until(lambda: ends(guarded)[f"{name}-dead-0"] == 2, "the record and, moments later, the end of its transaction")
 
 
 @pytest.fixture(scope="module")
 def guarded() -> Iterator[GuardedBroker]:
     """Return a broker that allows what no ACL denies."""
-    with GuardedBroker({"offsets.retention.minutes": "1", **PROPERTIES}) as broker:
+    # The offsets would expire in the midst of a test, ten minutes after the start.
+    expiry = {"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "86400000"}
+    with GuardedBroker({**expiry, **PROPERTIES}) as broker:
         wait_for_coordinators(broker)
         yield broker
 
@@ -194,13 +197,14 @@ def guarded() -> Iterator[GuardedBroker]:
 def ends(broker: GuardedBroker) -> dict[str, int]:
     """Return the end of each partition of the cluster, including Kafka's own topics."""
     admin = broker.admin()
-    known = admin.list_topics(timeout=60).topics
+    known = admin.list_topics(timeout=PATIENCE).topics
     partitions = [TopicPartition(name, number) for name, topic in known.items() for number in topic.partitions]
     asked = admin.list_offsets(
         {each: OffsetSpec.latest() for each in partitions},  # type: ignore[no-untyped-call]
         isolation_level=IsolationLevel.READ_UNCOMMITTED,
+        request_timeout=PATIENCE,
     )
-    return {f"{at.topic}-{at.partition}": future.result(10).offset for at, future in asked.items()}
+    return {f"{at.topic}-{at.partition}": future.result().offset for at, future in asked.items()}
 
 
 def test_nothing_changes(guarded: GuardedBroker) -> None:
@@ -212,7 +216,7 @@ def test_nothing_changes(guarded: GuardedBroker) -> None:
     identity = f"winnow/{name}/{name}-raw/0"
     own: dict[str, str | int] = {"transactional.id": identity, "transaction.timeout.ms": 600_000, "log_level": 0}
     task = Producer({"bootstrap.servers": guarded.bootstrap, **own})
-    task.init_transactions(30)
+    task.init_transactions(PATIENCE)
     task.begin_transaction()
     task.produce(f"{name}-clean", b"line")
     task.flush()
@@ -222,7 +226,7 @@ def test_nothing_changes(guarded: GuardedBroker) -> None:
 
     assert (0, []) == (code, refused)
     assert before == ends(guarded)
-    task.commit_transaction(30)
+    task.commit_transaction(PATIENCE)
 
 
 def test_the_brokers_and_their_clock(guarded: GuardedBroker) -> None:
@@ -235,9 +239,11 @@ def test_the_brokers_and_their_clock(guarded: GuardedBroker) -> None:
     def found(late: float) -> list[str]:
         runtime = replace(REAL, wall_clock=lambda: time.time() - late)
         preflight = Preflight(config, clients(config), runtime)
-        preflight.rights()
+        without(Unreachable, preflight.rights, "Kafka's answers")
         assert "4.1" == preflight.release
-        return [str(each) for each in preflight.settings() if "clock is" in str(each)]
+        return [
+            str(each) for each in without(Unreachable, preflight.settings, "more of them") if "clock is" in str(each)
+        ]
 
     assert [] == found(0)
     (said,) = found(300)
@@ -279,7 +285,7 @@ def test_a_cluster_is_known_by_its_id_whatever_its_brokers_are_called(strict: Gu
 
     config = load(None, [f"source.topics.pattern={name}-raw.*", *written, *brokers], {})
     assert [0, 0] == [run(config), run(config)]
-    found = strict.admin().list_topics(timeout=10).topics
+    found = strict.admin().list_topics(timeout=PATIENCE).topics
     assert [f"{name}-raw.winnow-offsets"] == [
         each for each in found if each.endswith(".winnow-offsets") and name in each
     ]

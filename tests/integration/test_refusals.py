@@ -15,10 +15,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its 
 )
 
 from app.config import load
-from app.driver.check import connected
-from app.start import clients
 from tests.conftest import STEADY, wait_for_coordinators
+from tests.integration.checks import checked
 from tests.integration.guarded import GuardedBroker, login
+from tests.integration.secured import create
 from tests.integration.service import Winnow, refusal
 
 
@@ -51,10 +51,11 @@ def test_check_tells_a_wrong_password(guarded: GuardedBroker) -> None:
     """`winnow check --connect` reports at once the error that `run` would wait for."""
     kafka = [f"kafka.{key}={value}" for key, value in login(guarded, "wrong")["kafka"].items()]
     names = ["group.id=g", "source.topics=raw", "sink.topic=clean", "dead.letters.topic=dead"]
-    config, said = load(None, [*names, *kafka], {}), list[str]()
 
-    assert 3 == connected(config, clients(config), lambda _, what: said.append(str(what)))
-    (refusal,) = said
+    code, said = checked(load(None, [*names, *kafka], {}))
+
+    ((_, refusal),) = said
+    assert 3 == code
     assert "Authentication failed" in refusal
 
 
@@ -62,13 +63,11 @@ def test_transactions_that_the_broker_does_not_allow(guarded: GuardedBroker, tmp
     """If the broker forbids the transaction timeout, `run` and `check --connect` name both values and the cure."""
     config = login(guarded, "right", transaction_timeout="60s")
     names = ["group.id=g", "source.topics=raw", "sink.topic=clean", "dead.letters.topic=dead"]
-    checked = load(None, [*names, f"kafka.bootstrap.servers={guarded.bootstrap}"], {})
-
-    findings: list[tuple[str, str]] = []
 
     said = refusal(config, tmp_path)
-    assert 3 == connected(checked, clients(checked), lambda state, what: findings.append((state, str(what))))
+    code, findings = checked(load(None, [*names, f"kafka.bootstrap.servers={guarded.bootstrap}"], {}))
 
+    assert 3 == code
     assert said == (
         "winnow: transaction.timeout is 60000 ms, but the brokers' transaction.max.timeout.ms is 30000 ms: "
         "set transaction.timeout to 30s or less, or the brokers' transaction.max.timeout.ms to at least 60000"
@@ -87,8 +86,7 @@ def test_a_transactional_id_that_is_not_allowed(guarded: GuardedBroker, tmp_path
         AclOperation.ALL,
         AclPermissionType.DENY,
     )
-    admin = guarded.admin()
-    admin.create_acls([deny])[deny].result(60)
+    create(guarded, [deny])
 
     said = refusal(login(guarded, "right", "denied", transaction_timeout="20s"), tmp_path)
 

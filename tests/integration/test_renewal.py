@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+import pytest
+
 from app.embedded.broker import Cluster
 from app.kafka.fence import KafkaFence
 from app.kafka.offsets import KafkaGroupOffsets
@@ -12,6 +14,8 @@ from app.offsets.contract import StoreContext
 from tests.conftest import Topics
 from tests.independent import cleansed, values
 from tests.integration.tasks import Pipeline, make_pipeline
+
+pytestmark = pytest.mark.usefixtures("patient")
 
 RECORDS = 10
 

@@ -17,7 +17,7 @@ from app.driver.check import connected
 from app.errors import NotAllowed, Unreachable
 from app.kafka.handshake import objection
 from app.start import clients
-from tests.integration import in_process
+from tests.integration import checks, in_process
 from tests.integration.canaries import Canaries
 from tests.integration.secured import (
     PASSWORD,
@@ -33,7 +33,7 @@ from tests.integration.secured import (
 )
 from tests.integration.service import Event, settings
 from tests.integration.tokens import SECRET
-from tests.support.waiting import PATIENCE, without
+from tests.support.waiting import PATIENCE
 
 T = TypeVar("T")
 
@@ -44,8 +44,7 @@ GUESSED = "gu3ssed-9b7a55"
 
 def checked(config: Event) -> tuple[int, list[tuple[str, str]]]:
     """Return the exit code of `check --connect` and its output."""
-    loaded, said = Config.model_validate(config), list[tuple[str, str]]()
-    return connected(loaded, clients(loaded), lambda state, what: said.append((state, str(what)))), said
+    return checks.checked(Config.model_validate(config))
 
 
 def test_the_whole_path(secured: SecuredBroker) -> None:
@@ -53,7 +52,7 @@ def test_the_whole_path(secured: SecuredBroker) -> None:
     configs = {way: stage(secured, way, way) for way in WAYS}
 
     def work(config: Event) -> tuple[list[int], str]:
-        code, said = without(Unreachable, lambda: checked(config), "a check that Kafka answers in time")
+        code, said = checked(config)
         return [code, in_process.run(config)[0]], str(said)
 
     with ThreadPoolExecutor() as threads:

@@ -12,7 +12,7 @@ from app.embedded.broker import Broker
 from tests.conftest import QUICK_JAVA, STEADY
 from tests.independent import Feeder, read
 from tests.integration.service import Winnow, settings
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE, until
 
 PARTITIONS = 3
 ROLES = ("raw", "clean", "dead")
@@ -27,13 +27,13 @@ def eager() -> Iterator[Broker]:
 
 def existing(broker: Broker) -> set[str]:
     """Return the existing topics without requesting any by name."""
-    return set(broker.admin().list_topics(timeout=60).topics)
+    return set(broker.admin().list_topics(timeout=PATIENCE).topics)
 
 
 def delete(broker: Broker, topic: str) -> None:
     """Delete a topic and wait until it is gone."""
     admin = broker.admin()
-    admin.delete_topics([topic])[topic].result(60)
+    admin.delete_topics([topic])[topic].result(PATIENCE)
     until(lambda: topic not in existing(broker), "the end of the topic")
 
 

@@ -64,8 +64,7 @@ def test_lines_from_flume(broker: Cluster, topics: Topics, tmp_path: Path, avro:
         answered += flume.send(lines[len(answered) :])
         until(lambda: set(lines) <= set(lines_in(source)), "every line")
         flume.stop()
-        total = len(lines_in(source))
-        until(lambda: written() >= total, "the rest")
+        until(lambda: written() >= len(lines_in(source)), "the rest")
         code = service.stop()
 
     expected = []

@@ -17,7 +17,7 @@ from app.demo.verify import Verification
 from app.embedded.broker import Cluster
 from tests.conftest import Topics
 from tests.independent import Feeder, amiss, read
-from tests.integration.service import Winnow, WinnowOnSpark, settings
+from tests.integration.service import Winnow, WinnowOnSpark, kill_a_worker, settings
 from tests.support.waiting import PATIENCE, alive_after, until
 
 KILLS, LONG_KILLS = 3, 20
@@ -32,7 +32,7 @@ class Slices:
     def __init__(self) -> None:
         """Release the first slice."""
         self._news = threading.Condition()
-        self._allowed = SLICE
+        self._allowed, self._produced = SLICE, 0
 
     def open(self, slices: int = 1) -> None:
         """Release more slices."""
@@ -41,9 +41,11 @@ class Slices:
             self._news.notify_all()
 
     def wait(self, produced: int) -> None:
-        """Block a producer that has written all records released so far."""
+        """Count more records, and block a producer that has written all records released so far."""
         with self._news:
-            assert self._news.wait_for(lambda: produced < self._allowed, PATIENCE), "no slice was let in any more"
+            self._produced += produced
+            released = self._news.wait_for(lambda: self._produced < self._allowed, PATIENCE)
+            assert released, "no slice was let in any more"
 
 
 def test_workers_are_killed(broker: Cluster, topics: Topics, tmp_path: Path, long: bool) -> None:
@@ -68,14 +70,14 @@ def test_workers_are_killed(broker: Cluster, topics: Topics, tmp_path: Path, lon
             for number in range(kills):
                 watch_until(verification, number * SLICE + dice.randrange(SLICE // 2))
                 watch_for(verification, dice.uniform(0, 0.5))
-                killed.append(kill_one(service, dice))
+                killed.append(kill_a_worker(service, dice).pid)
                 gate.open()
         finally:
             gate.open(kills)
         loading.result(PATIENCE)
         watch_until(verification, recipe.count)
         code, left = service.stop(), service.leftovers()
-        verdict = verification.finish()
+        verdict = verification.finish(PATIENCE)
 
     assert kills == len(killed) == len(set(killed))
     assert service.logged("task_lost")
@@ -120,15 +122,3 @@ def watch_for(verification: Verification, seconds: float) -> None:
     until = time.monotonic() + seconds
     while (left := until - time.monotonic()) > 0:
         verification.poll(left)
-
-
-def kill_one(service: WinnowOnSpark, dice: random.Random) -> int:
-    """Kill a worker that runs a task and wait for its end. Return its pid."""
-    deadline = time.monotonic() + PATIENCE
-    while time.monotonic() < deadline:
-        if workers := service.workers:
-            victim = dice.choice(workers)
-            victim.kill()
-            alive_after([victim])
-            return int(victim.pid)
-    raise AssertionError("no worker came to work")

@@ -36,7 +36,7 @@ def test_every_line_has_one_shape(broker: Cluster, topics: Topics, tmp_path: Pat
     with WinnowOnSpark(config, tmp_path) as service:
         url = service.wait_for("status_page_up")["url"]
         until(lambda: metrics(url).get(("winnow_records_in_total", "0", source)) == 1, "all is cleansed")
-        named = [job["description"] for job in jobs(ports[0])]
+        named = [job["description"] for job in until(lambda: jobs(ports[0]), "Spark's page")]
         service.stop()
 
     assert [] == service.noise

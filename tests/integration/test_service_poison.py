@@ -76,7 +76,10 @@ def test_a_poison_record(
         code, left = service.stop(), service.leftovers()
 
     letters = read(broker.bootstrap, dead)
-    assert [0, deadly] == [code, [each.value for each in letters]]
+    reported = [each.value for each in letters]
+    if guarantee is Guarantee.AT_LEAST_ONCE:  # the round may end between a dead letter and its offset
+        reported = list(dict.fromkeys(reported))
+    assert [0, deadly] == [code, reported]
     for each in letters:
         assert "parser_error" == each.error_headers["exception.class.name"]
         assert DETAILS[each.value or b""] == each.error_headers["exception.message"]

@@ -12,12 +12,17 @@ from confluent_kafka import TopicPartition
 
 from app.embedded.broker import Cluster
 from app.model import Guarantee
+from app.runtime import Timings
 from tests import independent
 from tests.conftest import Topics
 from tests.independent import Written, amiss, by_partition, cleansed, committed, line, lines, produce, read, values
 from tests.integration.parsers import installed
 from tests.integration.service import Winnow, settings
-from tests.support.waiting import until
+from tests.integration.status_page import metrics
+from tests.support.waiting import PATIENCE, until
+
+PATIENT = Timings().for_slow_tasks(20)
+"""At least once, a task that is killed because it was slow would double lines."""
 
 
 def write(broker: Cluster, topic: str, first: int, last: int, partitions: int = 1) -> None:
@@ -35,7 +40,7 @@ def run_to_end(config: dict[str, Any], folder: Path, **environment: str) -> tupl
 def side_by_side(folder: Path, *configs: dict[str, Any]) -> Iterator[list[Winnow]]:
     """Run several services to their ends at once, because most of a start is waiting."""
     with contextlib.ExitStack() as stack:
-        yield [stack.enter_context(Winnow(config, folder, "--until-end")) for config in configs]
+        yield [stack.enter_context(Winnow(config, folder, "--until-end", timings=PATIENT)) for config in configs]
 
 
 def test_until_end(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
@@ -120,7 +125,7 @@ def test_lost_records(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
     write(broker, source, 0, 20, partitions=3)
     admin = independent.client(broker.bootstrap)
     for deleted in admin.delete_records([TopicPartition(source, 0, 15)]).values():
-        deleted.result(60)
+        deleted.result(PATIENCE)
     sinks = {policy: topics(policy, 3) for policy in ("error", "nearest", "earliest", "latest")}
     for group in sinks.values():
         independent.commit(broker.bootstrap, group, {(source, 0): 5, (source, 1): 10, (source, 2): 25})
@@ -162,11 +167,12 @@ def test_recreated_topic(broker: Cluster, topics: Topics, tmp_path: Path) -> Non
     config = settings(broker.bootstrap, group=sink, sources=[old, steady], sink=sink, dead=dead, round_interval="5s")
     write(broker, old, 0, 5)
     with Winnow(config, tmp_path) as service:
-        until(lambda: len(read(broker.bootstrap, sink)) == 5, "the lines before the deletion")
-        service.wait_for("progress", times=len(service.logged("progress")) + 1)  # the driver has read their offset
+        url = service.wait_for("status_page_up")["url"]
+        offset = "kafka_consumergroup_group_offset", "0", old
+        until(lambda: metrics(url).get(offset) == 5, "the driver has read the offset of the lines before the deletion")
         admin = independent.client(broker.bootstrap)
-        admin.delete_topics([old])[old].result(60)
-        until(lambda: old not in admin.list_topics(timeout=60).topics)
+        admin.delete_topics([old])[old].result(PATIENCE)
+        until(lambda: old not in admin.list_topics(timeout=PATIENCE).topics)
         broker.create_topic(old)
         blocked = service.wait_for("partition_blocked")
         write(broker, old, 90, 99)
@@ -254,7 +260,11 @@ def foreigner(broker: Cluster, group: str, topic: str) -> Iterator[None]:
     """Join a group as a live member."""
     from confluent_kafka import Consumer
 
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group, "client.id": "somebodys-tool"})
+    # Longer sessions than Kafka's usual ones, because it must stay a member without polling.
+    lasting = {"session.timeout.ms": 900_000, "max.poll.interval.ms": 3_600_000}
+    consumer = Consumer(
+        {"bootstrap.servers": broker.bootstrap, "group.id": group, "client.id": "somebodys-tool", **lasting}
+    )
     consumer.subscribe([topic])
     until(lambda: consumer.poll(0.1) is None and consumer.assignment(), "the foreign consumer to join")
     yield

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import subprocess
 import sys
 import urllib.request
@@ -15,11 +16,11 @@ from urllib.parse import quote
 import pytest
 
 from app.embedded.broker import HeldPorts
-from tests.independent import Written, line, produce, read
+from tests.independent import Written, connect_again, line, produce, read
 from tests.integration.canaries import Canaries, files_in, processes
 from tests.integration.guarded import LOGIN, GuardedBroker
 from tests.integration.parsers import DEADLY, installed
-from tests.integration.service import QUICK_START, Event, WinnowOnSpark, settings
+from tests.integration.service import QUICK_START, Event, WinnowOnSpark, kill_a_worker, settings
 from tests.support.configuration import file_of
 from tests.support.waiting import PATIENCE, until
 
@@ -169,11 +170,12 @@ def test_no_secret_is_seen_while_everything_is_said_and_much_fails(
         url = service.wait_for("status_page_up")["url"]
         until(lambda: placed(guarded) > RECORDS, "the deadly record is in the dead letters")
         lost = len(service.logged("task_lost"))
-        until(lambda: service.workers, "a task")[0].kill()
+        kill_a_worker(service, random.Random())
         service.wait_for("task_lost", times=lost + 1)
         guarded.kill()
         service.wait_for("kafka_unavailable")
         guarded.start()
+        connect_again()
         produce(guarded.bootstrap, "raw", [Written(line(RECORDS + 1, 0), b"k", 0)])
         until(lambda: placed(guarded) > RECORDS + 1, "it goes on")
         seen = canaries.among(

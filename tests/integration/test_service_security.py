@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-import time
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from app.config import Config
 from app.kafka.backend import best_backend
 from tests.independent import committed, connect_again
+from tests.integration.checks import checked
 from tests.integration.secured import PASSWORD, SecuredBroker, assert_exactly_once, stage, write
 from tests.integration.service import Event, Winnow, refusal
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import until
 
 WAYS = ("SCRAM-SHA-512", "mtls", "oidc")
 NEW = "another"  # the user's next password
@@ -37,20 +35,18 @@ def test_secured_connections(secured: SecuredBroker, configs: list[Event], tmp_p
     """`check --connect` and `run` succeed on secured connections. Another host's certificate ends `run` with 3."""
     for config in configs:
         write(secured, config["source"]["topics"][0], 0, 100)
-    (tmp_path / "winnow.yaml").write_text(json.dumps(configs[0]))
-    command = [sys.executable, "-m", "app.cli", "check", "-c", str(tmp_path / "winnow.yaml"), "--connect"]
 
-    checked = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    code, said = checked(Config.model_validate(configs[0]))
     with ExitStack() as stack:
         services = [stack.enter_context(Winnow(config, tmp_path, "--until-end")) for config in configs]
         codes = [service.code() for service in services]
-    said = refusal(configs[1] | {"kafka": secured.login("elsewhere")}, tmp_path)
+    refused = refusal(configs[1] | {"kafka": secured.login("elsewhere")}, tmp_path)
 
-    assert (0, [0, 0, 0]) == (checked.returncode, codes), checked.stdout
+    assert (0, [0, 0, 0]) == (code, codes), said
     for config in configs:
         assert_exactly_once(secured, config, 100, 2)
-    assert said.startswith("winnow: Kafka cannot be reached while ")
-    assert "is for kafka.example.org, not for 127.0.0.1" in said
+    assert refused.startswith("winnow: Kafka cannot be reached while ")
+    assert "is for kafka.example.org, not for 127.0.0.1" in refused
 
 
 def test_what_changes_while_the_service_runs(secured: SecuredBroker, configs: list[Event], tmp_path: Path) -> None:
@@ -76,10 +72,7 @@ def test_what_changes_while_the_service_runs(secured: SecuredBroker, configs: li
         )
 
     def await_all() -> None:
-        deadline = time.monotonic() + PATIENCE
-        while not caught_up():
-            assert time.monotonic() < deadline, [service.events[-3:] for service in services]
-            time.sleep(0.5)
+        until(caught_up, "the end of all sources")
 
     with ExitStack() as stack:
         services = [stack.enter_context(Winnow(config, tmp_path)) for config in configs]

@@ -38,7 +38,8 @@ def test_the_figures_are_those_of_kafka(broker: Cluster, topics: Topics, tmp_pat
         assert 200 == ask(f"{url}healthz")[0]
         until(lambda: 200 == ask(f"{url}readyz")[0], "it is ready")
         until(lambda: metrics(url).get(("winnow_records_in_total", "0", source)) == 301, "all is cleansed")
-        until(lambda: metrics(url).get(("winnow_lag_offsets", "0", source)) == 0, "the end is committed")
+        lags = [("kafka_consumergroup_group_lag", number, source) for number in ("0", "1")]
+        until(lambda: list(map(metrics(url).get, lags)) == [0, 0], "both ends are committed")
         until(lambda: metrics(url).get(("winnow_commit_seconds_count",), 0) > 0, "tasks have told of their time")
         found, told = metrics(url), told_by_kafka(broker.bootstrap, sink)
         status = json.loads(ask(f"{url}api/status")[1])

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from app.embedded.broker import Cluster
+from app.runtime import Runtime, Timings
 from tests.conftest import Topics
 from tests.independent import Feeder, amiss, by_partition, read, sequence
 from tests.integration.in_process import Running, services
@@ -20,6 +21,8 @@ from tests.support.waiting import until
 PARTITIONS = 4
 LEAVES = "handing_over"
 STANDS_BY = "standing_by"
+PATIENT = Runtime(timings=Timings().for_slow_tasks(20))
+"""A task that is given up because it was slow goes on in its thread, and would double lines."""
 
 
 def test_a_later_generation_takes_over(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
@@ -93,9 +96,12 @@ def test_a_take_over_without_transactions_is_as_clean_as_a_restart(
     earlier |= {"delivery.guarantee": before, "http": {"enabled": False}}
     later = earlier | {"delivery.guarantee": after, "generation": 1}
 
-    with Feeder(broker.bootstrap, source, PARTITIONS, 400) as feeder, services(earlier) as (told, (end_earlier,)):
+    with (
+        Feeder(broker.bootstrap, source, PARTITIONS, 400) as feeder,
+        services(earlier, runtime=PATIENT) as (told, (end_earlier,)),
+    ):
         until(lambda: len(by_partition(read(broker.bootstrap, sink))) == PARTITIONS, "a flow")
-        with Running(later) as end_later:
+        with Running(later, PATIENT) as end_later:
             told.wait_for("stopped")
             assert 0 == end_earlier()
             there = len(read(broker.bootstrap, sink))

@@ -17,9 +17,9 @@ from app.embedded.broker import Cluster
 from app.model import Partition, transactional_id
 from tests import upgrade
 from tests.conftest import Topics
-from tests.independent import Feeder, _member, amiss, by_partition, client, produce, read
+from tests.independent import Feeder, _member, _retried, amiss, by_partition, client, produce, read
 from tests.integration.service import Winnow, WinnowOnSpark
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE, until
 from tests.upgrade import FIRST, PAGE, PARTITIONS, RELEASES, SOURCE, Release, Stage, require_it_goes_on
 
 
@@ -29,13 +29,13 @@ def leave_what_is_recorded(release: Release, stage: Stage) -> None:
     left = upgrade.recorded(release)
     produce(bootstrap, sink, left.sink)
     produce(bootstrap, dead, left.dead)
-    topic_id = client(bootstrap).describe_topics(TopicCollection([source]))[source].result(60).topic_id
+    topic_id = client(bootstrap).describe_topics(TopicCollection([source]))[source].result(PATIENCE).topic_id
     offsets = [
         TopicPartition(source, number, offset, re.sub(r"sink=\S+", f"sink={sink}", of_this_topic))
         for number, (offset, metadata) in left.offsets.items()
         if (of_this_topic := re.sub(r"topic=\S+", f"topic={topic_id}", metadata))
     ]
-    answers = _member(bootstrap, group).commit(offsets=offsets, asynchronous=False)
+    answers = _retried(lambda: _member(bootstrap, group).commit(offsets=offsets, asynchronous=False))
     assert all(at.error is None for at in answers or ())
 
 

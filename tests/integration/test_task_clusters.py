@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from app.embedded.broker import Broker, Cluster
 from app.kafka.backend import Backend
 from app.kafka.fence import KafkaFence
@@ -13,6 +15,8 @@ from tests.conftest import Topics
 from tests.independent import Written, amiss, line, produce, values
 from tests.integration.tasks import BOTH_BACKENDS, BOTH_GUARANTEES, PLACEHOLDER, Pipeline, make_pipeline
 from tests.support.waiting import until
+
+pytestmark = pytest.mark.usefixtures("patient")
 
 
 def apart(broker: Cluster, centre: Broker, topics: Topics, guarantee: Guarantee, backend: Backend) -> Pipeline:

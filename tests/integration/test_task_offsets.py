@@ -17,7 +17,9 @@ from tests import independent
 from tests.conftest import Topics
 from tests.independent import Written, cleansed, ends, line, produce, read, values
 from tests.integration.tasks import BOTH_GUARANTEES, PLACEHOLDER, Pipeline, make_pipeline
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE, until
+
+pytestmark = pytest.mark.usefixtures("patient")
 
 
 def lines(*numbers: int, partition: int = 0) -> list[Written]:
@@ -32,7 +34,7 @@ class Upstream:
         """Open the producer."""
         own: dict[str, str | int] = {"transactional.id": topic, "transaction.timeout.ms": 600_000, "log_level": 0}
         self._producer, self._topic = Producer({"bootstrap.servers": bootstrap, **own}), topic
-        self._producer.init_transactions(30)
+        self._producer.init_transactions(PATIENCE)
 
     def committed(self, *numbers: int) -> None:
         """Write lines in one transaction and commit it."""
@@ -42,19 +44,19 @@ class Upstream:
     def aborted(self, *numbers: int) -> None:
         """Write lines in one transaction and abort it."""
         self._write(numbers)
-        self._producer.abort_transaction(30)
+        self._producer.abort_transaction(PATIENCE)
 
     def open(self, *numbers: int) -> None:
         """Write lines in a transaction that stays open until `commit`."""
         self._write(numbers)
 
     def commit(self) -> None:
-        self._producer.commit_transaction(30)
+        self._producer.commit_transaction(PATIENCE)
 
     def _write(self, numbers: tuple[int, ...]) -> None:
         self._producer.begin_transaction()
         independent.send(self._producer, self._topic, lines(*numbers))
-        self._producer.flush(30)
+        assert self._producer.flush(PATIENCE) == 0
 
 
 @BOTH_GUARANTEES
@@ -97,13 +99,13 @@ def test_an_open_upstream_transaction_is_waited_for(broker: Cluster, topics: Top
 def eager_cleaner(broker: Cluster) -> Iterator[None]:
     """Make the broker compact at once instead of every 15 s."""
     admin = independent.client(broker.bootstrap)
-    servers = admin.list_topics(timeout=60).brokers
+    servers = admin.list_topics(timeout=PATIENCE).brokers
 
     def every(milliseconds: str) -> None:
         entry = ConfigEntry("log.cleaner.backoff.ms", milliseconds, incremental_operation=AlterConfigOpType.SET)
         resources = [ConfigResource(ResourceType.BROKER, str(n), incremental_configs=[entry]) for n in servers]
         for altered in admin.incremental_alter_configs(resources).values():
-            altered.result(60)
+            altered.result(PATIENCE)
 
     every("50")
     yield
@@ -140,7 +142,7 @@ def test_deleted_beginning(broker: Cluster, topics: Topics, centre: Broker | Non
     produce(broker.bootstrap, pipeline.source, [*lines(*range(5)), *lines(0, 1, partition=1)])
     gone = [TopicPartition(pipeline.source, 0, 3), TopicPartition(pipeline.source, 1, 2)]
     for deleted in independent.client(broker.bootstrap).delete_records(gone).values():
-        deleted.result(60)
+        deleted.result(PATIENCE)
 
     pipeline.run()
 
@@ -287,14 +289,15 @@ def test_an_idle_partition_renews_its_offset(broker: Cluster, topics: Topics, ce
     pipeline = make_pipeline(broker.bootstrap, topics, centre=centre)
     partition = Partition(pipeline.source, 0)
 
-    def commits(known: int | None) -> bool:
+    def work(known: int | None) -> bool:
         before = ends(pipeline.output, "__consumer_offsets")
         pipeline.run(OffsetRange(partition, known, 0, topic_id="id-1"), seconds=1)
+        pipeline.committed()  # waits until a transaction has ended there, too
         return sum(before.values()) < sum(ends(pipeline.output, "__consumer_offsets").values())
 
     # On a busy machine a second may be over before the partition is open.
-    until(lambda: commits(None), "the first commit")
-    until(lambda: commits(0), "its renewal")
+    until(lambda: work(None) and pipeline.committed(), "the first commit")
+    until(lambda: work(0), "its renewal")
 
     placeholder = PLACEHOLDER if centre else ""
     store = KafkaGroupOffsets(

@@ -14,10 +14,13 @@ from app.demo.lines import Recipe
 from app.demo.verify import Verification, VerificationFailed, VerificationResult
 from app.embedded.broker import Broker, Cluster
 from tests.conftest import QUICK_JAVA, Topics
+from tests.support.waiting import PATIENCE
 
 RECIPE = Recipe(partitions=3, count=3_000, bad=0.1)
 SINK_PARTITIONS = 2
 SOURCE = "raw"
+LONG = {"transaction.timeout.ms": 600_000}
+"""So that the broker ends no transaction by itself."""
 
 
 class Planted(NamedTuple):
@@ -156,16 +159,16 @@ class Outputs:
         self.bootstrap = broker.bootstrap
         self.names = {"sink": topics("sink", SINK_PARTITIONS), "dead": topics("dead", 1)}
         self.producer = Producer(
-            {"bootstrap.servers": self.bootstrap, "transactional.id": self.names["sink"], "log_level": 0}
+            {"bootstrap.servers": self.bootstrap, "transactional.id": self.names["sink"], "log_level": 0} | LONG
         )
-        self.producer.init_transactions(30)
+        self.producer.init_transactions(PATIENCE)
 
     def write(self, records: Records) -> None:
         """Produce records in a transaction that stays open."""
         self.producer.begin_transaction()
         for role, partition, key, value, timestamp, each in records:
             self.producer.produce(self.names[role], value, key, partition, timestamp=timestamp, headers=each)
-        self.producer.flush(30)
+        assert self.producer.flush(PATIENCE) == 0
 
     def verification(self) -> Verification:
         """Return a verification of the two topics."""
@@ -173,7 +176,7 @@ class Outputs:
             self.bootstrap, RECIPE, source=SOURCE, sink=self.names["sink"], dead_letters=self.names["dead"]
         )
 
-    def result(self, timeout: float = 30) -> VerificationResult:
+    def result(self, timeout: float = PATIENCE) -> VerificationResult:
         """Return the result of a verification that starts now."""
         with self.verification() as verification:
             return verification.finish(timeout)
@@ -192,7 +195,7 @@ def test_damage_is_found(outputs: Outputs, name: str) -> None:
     records = planted()
     damage(records)
     outputs.write(records)
-    outputs.producer.commit_transaction(30)
+    outputs.producer.commit_transaction(PATIENCE)
 
     result = outputs.result()
 
@@ -202,7 +205,7 @@ def test_damage_is_found(outputs: Outputs, name: str) -> None:
 def test_counts(outputs: Outputs) -> None:
     """The result counts the lines, the dead letters, and these by reason."""
     outputs.write(planted())
-    outputs.producer.commit_transaction(30)
+    outputs.producer.commit_transaction(PATIENCE)
 
     result = outputs.result()
 
@@ -216,13 +219,13 @@ def test_reads_while_the_service_writes(outputs: Outputs) -> None:
     records = planted()
     with outputs.verification() as verification:
         outputs.write(records[:1_000])
-        outputs.producer.commit_transaction(30)
+        outputs.producer.commit_transaction(PATIENCE)
         while verification.result().faults["lost"] > 2_000:
             verification.poll()
         outputs.write(records[1_000:])
-        outputs.producer.commit_transaction(30)
+        outputs.producer.commit_transaction(PATIENCE)
 
-        assert {} == verification.finish().faults
+        assert {} == verification.finish(PATIENCE).faults
 
 
 def test_reads_in_the_background(outputs: Outputs) -> None:
@@ -230,13 +233,14 @@ def test_reads_in_the_background(outputs: Outputs) -> None:
     records = planted()
     sink, dead = outputs.names["sink"], outputs.names["dead"]
     start = partial(Verification, outputs.bootstrap, RECIPE, source=SOURCE, sink=sink, dead_letters=dead)
-    with BackgroundVerification(start) as verification:
+    # With the usual priority: the lowest one gets no time beside enough other tests.
+    with BackgroundVerification(start, niceness=0) as verification:
         outputs.write(records[:1_000])
-        outputs.producer.commit_transaction(30)
+        outputs.producer.commit_transaction(PATIENCE)
         while verification.latest(0.1).faults.get("lost") != 2_000:
             pass
         outputs.write(records[1_000:])
-        outputs.producer.commit_transaction(30)
+        outputs.producer.commit_transaction(PATIENCE)
         verification.finish()
         while not verification.done:
             verification.latest(0.1)
@@ -248,10 +252,10 @@ def test_a_failed_background_process_is_reported(broker: Cluster, topics: Topics
     """If the process ends without a result, waiting for one raises an error."""
     start = partial(Verification, broker.bootstrap, RECIPE, source=SOURCE, sink="nowhere", dead_letters=topics("dead"))
     with (
-        BackgroundVerification(start) as verification,
+        BackgroundVerification(start, niceness=0) as verification,
         pytest.raises(VerificationFailed, match="ended before"),
     ):
-        verification.latest(60)
+        verification.latest(PATIENCE)
 
 
 def test_survives_a_restart() -> None:
@@ -263,21 +267,21 @@ def test_survives_a_restart() -> None:
             broker.kill()
             verification.poll(1)
             broker.start()
-            producer = Producer({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+            producer = Producer({"bootstrap.servers": broker.bootstrap, "log_level": 0, "enable.idempotence": True})
             for role, partition, key, value, timestamp, each in planted():
                 producer.produce(role, value, key, partition, timestamp=timestamp, headers=each)
-            producer.flush(30)
+            assert producer.flush(PATIENCE) == 0
 
-            assert {} == verification.finish().faults
+            assert {} == verification.finish(PATIENCE).faults
 
 
 def test_aborted_records_count_as_lost(outputs: Outputs) -> None:
     """Records of an aborted transaction count as lost."""
     records = planted()
     outputs.write(records)
-    outputs.producer.abort_transaction(30)
+    outputs.producer.abort_transaction(PATIENCE)
     outputs.write(records[10:])
-    outputs.producer.commit_transaction(30)
+    outputs.producer.commit_transaction(PATIENCE)
 
     assert {"lost": 10} == outputs.result().faults
 
