@@ -55,6 +55,7 @@ def long_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.start.clients", lambda config, runtime=long: clients(config, runtime))
 
 
+@pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a fence and a commit take long; usually a fence gives up, and a slow commit costs a task its producer."""
     for limit in ("fence.FENCE_SECONDS", "writers.COMMIT_SECONDS", "writers.SENT_AGAIN_SECONDS"):

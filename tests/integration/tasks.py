@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import random
 import threading
 import time
@@ -38,8 +37,6 @@ BOTH_BACKENDS = pytest.mark.parametrize("backend", [PLAIN, best_backend({})], id
 """For behaviour that must not depend on the backend."""
 PLACEHOLDER = "{topic}.offsets"
 LARGE = {"max.message.bytes": str(4 << 20)}
-DELAYS = itertools.count(60_001)
-"""Values that no topic has yet for a setting that matters only when files are deleted."""
 PRINTABLE = bytes(0x30 + byte % (0x7B - 0x30) for byte in range(256))
 
 
