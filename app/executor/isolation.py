@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from multiprocessing.connection import Connection, Pipe
 from typing import Any
@@ -68,7 +68,8 @@ def isolated(config: TaskConfig, alive: Callable[[], object] = lambda: None) -> 
     with subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL) as process, ours:
         try:
             theirs.close()
-            ours.send(config)
+            with suppress(OSError):  # the first batch tells that it has exited
+                ours.send(config)
             yield partial(_parse_apart, ours, alive)
         finally:
             process.kill()

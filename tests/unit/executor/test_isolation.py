@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from dataclasses import replace
+from typing import Any
 
 import psutil
 import pyarrow as pa
@@ -22,6 +24,7 @@ from parsers.testing import batch
 from tests.fakes import FakeClients, FakeClock, FakeKafka, SourceRecord, make_assignment, make_task_config
 from tests.fakes.parsers import NotIsolated
 from tests.independent import cleansed, line
+from tests.support.waiting import PATIENCE
 
 A, B = Partition("raw", 0), Partition("raw", 3)
 CONFIG = make_task_config()
@@ -123,6 +126,21 @@ def test_a_process_that_dies_fails_the_task() -> None:
         with pytest.raises(ParserLost, match="the parser process exited: see its stderr") as lost:
             parse_apart(batch([line(n) for n in range(10)]))
     assert 3 == lost.value.exit_code
+
+
+def test_a_process_that_does_not_start_fails_the_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So does one that dies before it has the configuration, for want of memory perhaps."""
+
+    class Ended(subprocess.Popen[bytes]):
+        def __init__(self, *args: Any, **options: Any) -> None:
+            super().__init__(*args, **options)
+            self.wait(PATIENCE)
+
+    monkeypatch.setattr(subprocess, "Popen", Ended)
+    monkeypatch.setattr("app.executor.isolation.PROGRAM", "")
+
+    with isolated(CONFIG) as parse_apart, pytest.raises(ParserLost, match="the parser process exited"):
+        parse_apart(batch([line(1)]))
 
 
 def test_ctrl_c_does_not_end_the_process() -> None:
