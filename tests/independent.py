@@ -14,7 +14,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
-from functools import cache
+from functools import cache, lru_cache
 from itertools import pairwise
 from typing import Any, NamedTuple, Self, TypeVar, cast
 
@@ -281,7 +281,7 @@ def commit(bootstrap: str, group: str, offsets: Mapping[Place, int]) -> None:
     assert all(at.error is None for at in answers or ())
 
 
-@cache
+@lru_cache(8)  # each test has its own group, and a client takes threads and file descriptors
 def _member(bootstrap: str, group: str) -> Consumer:
     """Return a consumer with the group's id that never joins the group."""
     settings: dict[str, str | bool] = {"bootstrap.servers": bootstrap, "group.id": group, "enable.auto.commit": False}
@@ -295,18 +295,18 @@ def client(bootstrap: str) -> AdminClient:
 
 
 _dropped: list[int] = []
-"""How many cached clients were dropped each time."""
+"""How many clients had been cached each time that all were dropped."""
 
 
 def connections() -> int:
     """Return how many cached clients there have been."""
-    return sum(_dropped) + sum(made.cache_info().currsize for made in (_consumer, _member, client))
+    return sum(_dropped) + sum(made.cache_info().misses for made in (_consumer, _member, client))
 
 
 def connect_again() -> None:
     """Drop all connections: a client whose only broker was killed may never respond again (librdkafka 2.16)."""
     for made in (_consumer, _member, client):
-        _dropped.append(made.cache_info().currsize)
+        _dropped.append(made.cache_info().misses)
         made.cache_clear()
 
 
