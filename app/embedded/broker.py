@@ -88,8 +88,9 @@ class Cluster:
                 known = self.admin().list_topics(name, timeout=10).topics[name].partitions
                 if len(known) == partitions and all(p.leader >= 0 for p in known.values()):
                     return name
-        without = f"some of its partitions still have no leader after {START_SECONDS} s"
-        raise BrokerFailed(f"Topic {name} was created, but {without}.")
+        raise BrokerFailed(
+            f"Topic {name} was created, but some of its partitions still have no leader after {START_SECONDS} s."
+        )
 
 
 class Broker(Cluster, Startable):

@@ -80,7 +80,11 @@ class _Broker:
         self._protocol = str(known.get("security.protocol", "plaintext")).lower()
 
     def objection(self) -> Objection | None:
-        """Return what prevents a connection; None if nothing does. Raises OSError if our own files are unreadable."""
+        """
+        Return what prevents a connection to this broker; None if nothing does, or if it does not respond.
+
+        Raises OSError if it cannot be reached, or if one of our own files cannot be read.
+        """
         return self._with_tls() if self._protocol.endswith("ssl") else self._without_tls()
 
     def _without_tls(self) -> Objection | None:

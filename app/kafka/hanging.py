@@ -178,9 +178,9 @@ class HangingTransactions:
         rest: Collection[Partition] = (),
     ) -> bool | None:
         """
-        Return how the transaction that left its offset pending ended; None if its records do not show it. Raises
-        KafkaException if a partition cannot be read now.
+        Return how the transaction that left its offset pending ended; None if its records do not show it.
 
+        Raises KafkaException if a partition cannot be read now.
         If none of its records can be read it counts as aborted: it hangs there too, or it contained only the offset.
 
         Args:

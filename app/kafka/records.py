@@ -39,7 +39,12 @@ class KafkaRecords:
     def batches(
         self, starts: Mapping[Partition, int], ends: Mapping[Partition, int] | None = None
     ) -> Generator[list[Record]]:
-        """Yield what has arrived in each turn, as `read`; raises Unreachable or NotUsable."""
+        """
+        Yield what has arrived in each turn; see `read`.
+
+        Raises Unreachable if an end is not reached and nothing has arrived for SILENT_SECONDS, and NotUsable if Kafka
+        denies access.
+        """
         with explaining(self._kafka, "reading records"):
             yield from read(settings.reader(self._kafka, self._group), starts, ends)
 

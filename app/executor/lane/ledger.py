@@ -136,7 +136,7 @@ class Ledger:
 
         For that, reading starts right behind that record, or at the log start if retention has passed it, and skips
         again the control records before the position, which may have a later epoch. Only the task's own thread may
-        start and stop reading: the consumer's partition table has no lock. Raises what the consumer raises.
+        start and stop reading: the consumer's partition table has no lock. Raises Transient, from the consumer.
         """
         self.reads_from, epoch = self.position, NO_EPOCH
         if self.last_read is not None:

@@ -244,7 +244,7 @@ class Ready:
         """
         Commit what was taken, with a `report` of the task's times in the offset's metadata.
 
-        The writer is replaced if the commit was suspiciously slow. Raises what the writer raises.
+        The writer is replaced if the commit was suspiciously slow. Raises Fenced or Transient, from the writer.
         """
         ledger = self.ledger
         ledger.progress = ledger.progress.committing(ledger.position)

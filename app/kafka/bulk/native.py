@@ -104,7 +104,7 @@ _fatal_error = _function("fatal_error", c_int, c_void_p, c_char_p, c_size_t)
 
 
 def handle(client: Consumer | Producer) -> int:
-    """Return the `rd_kafka_t *` of a client; raise an error if it is closed, or not confluent-kafka's."""
+    """Return the `rd_kafka_t *` of a client; raises RuntimeError if it is closed, TypeError if it is another's."""
     if not isinstance(client, Consumer | Producer):
         raise TypeError(f"{type(client).__name__} has no rd_kafka_t")
     found = c_void_p.from_address(id(client) + object.__basicsize__).value
